@@ -1,0 +1,1 @@
+"""Measurements of Stoker beside its peers on the same data."""

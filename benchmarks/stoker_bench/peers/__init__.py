@@ -1,0 +1,1 @@
+"""Other ways to load the same shards, one file each."""

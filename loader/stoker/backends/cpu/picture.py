@@ -1,0 +1,154 @@
+"""A picture that is decoded, cropped, resized and mirrored in one go, when it is written into its place."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoker.backends.cpu import resample
+from stoker.backends.cpu.packages import need
+from stoker.errors import SampleError
+from stoker.ops.geometry import Window, whole
+from stoker.ops.sampling import Sampling
+from stoker.sample import Deferred, Sample
+
+
+class Source(Protocol):
+    """Where the pixels of a picture come from; owned by one thread."""
+
+    size: tuple[int, int]
+    """Height and width."""
+    channels: int
+    dtype: np.dtype[Any]
+
+    def read(self, window: Window) -> NDArray[Any]:
+        """Return a window, height × width × channels; not to be changed, overwritten by the thread's next read."""
+        ...
+
+
+class ArraySource:
+    """Pixels that are there already."""
+
+    def __init__(self, pixels: NDArray[Any]) -> None:
+        self.pixels = pixels
+        self.size = (pixels.shape[0], pixels.shape[1])
+        self.channels = pixels.shape[2]
+        self.dtype = pixels.dtype
+
+    def read(self, window: Window) -> NDArray[Any]:
+        """Return a view of a window."""
+        return self.pixels[window.top : window.bottom, window.left : window.right]
+
+
+class _Plan(NamedTuple):
+    """What is still to be done, in this order: crop, resize, crop again, mirror."""
+
+    window: Window
+    size: tuple[int, int] | None = None
+    sampling: Sampling | None = None
+    trim: Window | None = None
+    horizontal: bool = False
+    vertical: bool = False
+
+    @property
+    def result(self) -> tuple[int, int]:
+        """Height and width when all is done."""
+        if self.trim is not None:
+            return self.trim.height, self.trim.width
+        return self.size or (self.window.height, self.window.width)
+
+
+class Picture:
+    """A picture as an op sees it: height × width × channels, not yet made. A Deferred, never changed, of one thread."""
+
+    __slots__ = ("_plan", "_source")
+
+    def __init__(self, source: Source, plan: _Plan | None = None) -> None:
+        self._source = source
+        self._plan = plan or _Plan(whole(*source.size))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self._plan.result
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self._plan.result, self._source.channels)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._source.dtype
+
+    def crop(self, window: Window) -> Picture:
+        """The part inside ``window``, which must lie in the picture."""
+        plan = self._plan
+        stored = window
+        if plan.horizontal or plan.vertical:
+            stored = window.mirrored(*plan.result, horizontal=plan.horizontal, vertical=plan.vertical)
+        if plan.size is None:
+            inner = stored.inside(plan.window)
+            return Picture(self._source, _Plan(inner, None, None, None, plan.horizontal, plan.vertical))
+        trim = stored if plan.trim is None else stored.inside(plan.trim)
+        return Picture(self._source, plan._replace(trim=trim))
+
+    def resize(self, size: tuple[int, int], sampling: Sampling) -> Picture:
+        """The picture at another height and width."""
+        plan = self._plan
+        if size == plan.result:
+            return self
+        if plan.size is not None or plan.horizontal or plan.vertical:
+            return Picture(ArraySource(self.array())).resize(size, sampling)
+        return Picture(self._source, _Plan(plan.window, size, sampling))
+
+    def flip(self, *, horizontal: bool = False, vertical: bool = False) -> Picture:
+        """The picture mirrored left for right, top for bottom, or both."""
+        plan = self._plan
+        mirrored = plan._replace(horizontal=plan.horizontal != horizontal, vertical=plan.vertical != vertical)
+        return Picture(self._source, mirrored)
+
+    def write(self, out: NDArray[Any]) -> None:
+        """Make the pixels in ``out``: this shape and dtype, C-contiguous. Raises SampleError if the file is bad."""
+        plan = self._plan
+        pixels = self._source.read(plan.window)
+        if plan.size is None or plan.sampling is None:
+            np.copyto(out, pixels)
+        elif plan.trim is None:
+            resample.resize(pixels, out, plan.sampling)
+        else:
+            resized = np.empty((*plan.size, self._source.channels), self._source.dtype)
+            resample.resize(pixels, resized, plan.sampling)
+            trim = plan.trim
+            np.copyto(out, resized[trim.top : trim.bottom, trim.left : trim.right])
+        if plan.horizontal or plan.vertical:
+            _mirror(out, horizontal=plan.horizontal, vertical=plan.vertical)
+
+    def array(self) -> NDArray[Any]:
+        """Return the pixels as an array that is the caller's to keep and to change."""
+        out = np.empty(self.shape, self.dtype)
+        self.write(out)
+        return out
+
+
+def _mirror(pixels: NDArray[Any], *, horizontal: bool, vertical: bool) -> None:
+    """Mirror contiguous pixels in place."""
+    code = -1 if horizontal and vertical else int(horizontal)
+    need("cv2").flip(pixels, code, dst=pixels)
+
+
+def picture(sample: Sample, field: str) -> Picture:
+    """Return a field as a picture. Raises KeyError without it, SampleError if it is none."""
+    value = sample.fields[field]
+    return value if isinstance(value, Picture) else Picture(ArraySource(pixels(sample, field)))
+
+
+def pixels(sample: Sample, field: str) -> NDArray[Any]:
+    """Return the pixels of a field, height × width × channels, to be read only. Raises as :func:`picture` does."""
+    value = sample.fields[field]
+    if isinstance(value, Deferred):
+        return value.array()
+    if isinstance(value, np.ndarray) and value.ndim in (2, 3):
+        return value if value.ndim == 3 else value[..., None]
+    raise SampleError(f"field {field!r} holds {type(value).__name__}, not a picture (height × width × channels)")

@@ -1,0 +1,100 @@
+"""Pixels at another height and width.
+
+The routes, fastest first for each quality, are in this folder's parent's README.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoker.backends.cpu.packages import need
+from stoker.backends.cpu.scratch import Scratch
+from stoker.ops.sampling import Interpolation, Sampling
+
+_scratch = Scratch()
+
+
+def resize(pixels: NDArray[Any], out: NDArray[Any], sampling: Sampling) -> None:
+    """Fill ``out`` (contiguous, height × width × channels, same dtype) with resized ``pixels``."""
+    if pixels.shape == out.shape:
+        np.copyto(out, pixels)
+    elif sampling.interpolation == "nearest":
+        _nearest(pixels, out)
+    elif not sampling.antialias:
+        _plain(pixels, out, sampling)
+    elif pixels.dtype == np.uint8 and (torch := torch_here()) is not None:
+        torch.resize(pixels, out, sampling.interpolation)
+    else:
+        _by_pillow(pixels, out, sampling)
+
+
+class Torch:
+    """Torch's anti-aliasing resizes, on bytes."""
+
+    def __init__(self) -> None:
+        import torch
+
+        aten = torch.ops.aten
+        self._resizers = {"bilinear": aten._upsample_bilinear2d_aa.out, "bicubic": aten._upsample_bicubic2d_aa.out}
+        self._from_numpy = torch.from_numpy
+
+    def resize(self, pixels: NDArray[Any], out: NDArray[Any], interpolation: Interpolation) -> None:
+        """Resize as Pillow does, up to rounding.
+
+        What comes in is made contiguous first: torch would do so in threads of its own, new ones for each of ours.
+        """
+        dense = _scratch.take(pixels.size).reshape(pixels.shape)
+        np.copyto(dense, pixels)
+        source, target = self._planes(dense), self._planes(out)
+        self._resizers[interpolation](source, out.shape[:2], False, None, None, out=target)
+
+    def _planes(self, pixels: NDArray[Any]) -> Any:
+        """Return a tensor of shape (1, channels, height, width) on the same memory."""
+        height, width, channels = pixels.shape
+        row = width * channels
+        return self._from_numpy(pixels).as_strided((1, channels, height, width), (height * row, 1, row, channels))
+
+
+@functools.cache
+def torch_here() -> Torch | None:
+    """Return torch's resizes, or None where torch is not installed."""
+    return Torch() if importlib.util.find_spec("torch") is not None else None
+
+
+def _by_pillow(pixels: NDArray[Any], out: NDArray[Any], sampling: Sampling) -> None:
+    """Resize channel by channel: Pillow knows wide numbers as single channels only, and would weigh by alpha."""
+    module = need("PIL.Image")
+    method = getattr(module.Resampling, sampling.interpolation.upper())
+    width_height = out.shape[1::-1]
+    for channel in range(out.shape[2]):
+        plane = pixels[..., channel]
+        narrow = np.ascontiguousarray(plane if plane.dtype == np.uint8 else plane.astype(np.float32))
+        resized = np.asarray(module.fromarray(narrow).resize(width_height, method))
+        out[..., channel] = _rounded(resized, out.dtype)
+
+
+def _rounded(resized: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if dtype == resized.dtype or not np.issubdtype(dtype, np.integer):
+        return resized
+    rounded: NDArray[Any] = np.clip(np.rint(resized), 0, np.iinfo(dtype).max).astype(dtype)
+    return rounded
+
+
+def _nearest(pixels: NDArray[Any], out: NDArray[Any]) -> None:
+    """Take the pixel at each new one's centre, as Pillow does."""
+    rows, columns = (
+        ((np.arange(new) + 0.5) * (old / new)).astype(np.intp)
+        for new, old in zip(out.shape[:2], pixels.shape[:2], strict=True)
+    )
+    np.copyto(out, pixels[rows[:, None], columns])
+
+
+def _plain(pixels: NDArray[Any], out: NDArray[Any], sampling: Sampling) -> None:
+    cv2 = need("cv2")
+    method = cv2.INTER_LINEAR if sampling.interpolation == "bilinear" else cv2.INTER_CUBIC
+    cv2.resize(pixels, out.shape[1::-1], dst=out, interpolation=method)

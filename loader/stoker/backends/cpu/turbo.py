@@ -1,0 +1,144 @@
+"""libjpeg-turbo 3's own interface, for decoding a part of a picture.
+
+No Python package offers it, but shared libraries with it are there: the system's, or the one inside ``pylibjxl``,
+which exports it. One that gives other pixels than simplejpeg for a test picture is not used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoker.backends.cpu.packages import need
+from stoker.errors import SampleError
+from stoker.ops.geometry import Window
+
+_DECOMPRESS = 1
+_PIXEL_FORMATS = {1: 6, 3: 0}
+"""TJPF_GRAY, TJPF_RGB by number of channels."""
+_KEPT_BYTES = 16 << 20
+_SYSTEM_NAMES = ("libturbojpeg.so.0", "libturbojpeg.dylib")
+_CARRIERS = (("pylibjxl", "_pylibjxl*.so"),)
+
+
+class _Region(ctypes.Structure):
+    _fields_ = (("x", ctypes.c_int), ("y", ctypes.c_int), ("w", ctypes.c_int), ("h", ctypes.c_int))
+
+
+class Turbo:
+    """The functions of one shared library; safe in many threads, each of which gets a decoder of its own."""
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError if there is no such library, AttributeError if it is older than version 3."""
+        handle, address, whole_number = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int
+        # A call that takes a microsecond keeps the GIL: to get it back would take longer.
+        quick, slow = ctypes.PyDLL(path), ctypes.CDLL(path)
+
+        def declared(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+            return cast(Callable[..., Any], function)
+
+        self._parse = declared(quick, "tj3DecompressHeader", whole_number, handle, address, ctypes.c_size_t)
+        self._set_region = declared(quick, "tj3SetCroppingRegion", whole_number, handle, _Region)
+        self._decode = declared(
+            slow, "tj3Decompress8", whole_number, handle, address, ctypes.c_size_t, address, whole_number, whole_number
+        )
+        self._error_text = declared(quick, "tj3GetErrorStr", ctypes.c_char_p, handle)
+        create = declared(quick, "tj3Init", handle, whole_number)
+        destroy = declared(quick, "tj3Destroy", None, handle)
+        self._mine = _PerThread(create, destroy)
+
+    def decode(self, file: bytes | memoryview, region: Window, channels: int) -> NDArray[np.uint8]:
+        """Decode a region, whose left edge lies on an MCU's: height × width × ``channels``, 1 or 3.
+
+        The result is overwritten by the thread's next call. Raises SampleError with the library's words for any damage
+        up to the region's last row, and for a kind of JPEG that it cannot decode in part.
+        """
+        mine = self._mine
+        top, left, height, width = region
+        num_bytes = height * width * channels
+        out, out_address = mine.memory(num_bytes)
+        handle, address, size = mine.handle, address_of(np.frombuffer(file, np.uint8)), len(file)
+        if (
+            self._parse(handle, address, size)
+            or self._set_region(handle, _Region(left, top, width, height))
+            or self._decode(handle, address, size, out_address, 0, _PIXEL_FORMATS[channels])
+        ):
+            raise SampleError(self._error_text(handle).decode(errors="replace"))
+        return out[:num_bytes].reshape(height, width, channels)
+
+
+def address_of(array: NDArray[np.uint8]) -> int:
+    """Return where the array's memory begins, in a third of the time of ``array.ctypes.data``."""
+    where: int = array.__array_interface__["data"][0]
+    return where
+
+
+class _PerThread(threading.local):
+    """A decoder's handle, freed with its thread, and memory for its pixels."""
+
+    def __init__(self, create: Callable[..., Any], destroy: Callable[..., Any]) -> None:
+        self._destroy = destroy
+        self._memory = np.empty(0, np.uint8)
+        self._address = 0
+        self.handle = create(_DECOMPRESS)
+        if not self.handle:
+            raise MemoryError("libjpeg-turbo has no memory for a decoder")
+
+    def memory(self, num_bytes: int) -> tuple[NDArray[np.uint8], int]:
+        """Return at least so many bytes and their address; more than 16 MiB are not kept."""
+        if num_bytes > _KEPT_BYTES:
+            once = np.empty(num_bytes, np.uint8)
+            return once, address_of(once)
+        if num_bytes > len(self._memory):
+            self._memory = np.empty(num_bytes, np.uint8)
+            self._address = address_of(self._memory)
+        return self._memory, self._address
+
+    def __del__(self) -> None:
+        if handle := self.__dict__.pop("handle", None):
+            self._destroy(handle)
+
+
+@functools.cache
+def load() -> Turbo | None:
+    """Return the first library that works, or None."""
+    for path in _candidates():
+        try:
+            turbo = Turbo(path)
+        except (OSError, AttributeError):
+            continue
+        if _agrees(turbo):
+            return turbo
+    return None
+
+
+def _candidates() -> Iterator[str]:
+    yield from _SYSTEM_NAMES
+    for package, pattern in _CARRIERS:
+        found = importlib.util.find_spec(package)
+        for folder in (found and found.submodule_search_locations) or ():
+            yield from map(str, sorted(Path(folder).glob(pattern)))
+
+
+def _agrees(turbo: Turbo) -> bool:
+    """Whether a part of a test picture comes out as simplejpeg decodes it."""
+    simplejpeg = need("simplejpeg")
+    y, x = np.mgrid[0:64, 0:96]
+    pixels = np.stack([3 * y, 2 * x, (x * y) % 251], axis=-1).astype(np.uint8)
+    file = simplejpeg.encode_jpeg(pixels, quality=90, colorsubsampling="420")
+    try:
+        out = turbo.decode(file, Window(17, 32, 30, 40), 3)
+    except SampleError:
+        return False
+    part = simplejpeg.decode_jpeg(file)[17:47, 32:72]
+    return bool((out[:, 1:-1] == part[:, 1:-1]).all())

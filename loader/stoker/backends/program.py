@@ -1,0 +1,81 @@
+"""A chain of ops, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoker.errors import SampleError
+from stoker.ops.op import Op
+from stoker.randomness import uniforms
+from stoker.sample import RawSample, Sample
+
+if TYPE_CHECKING:
+    from stoker.ops.filter import Filter
+
+Kernel = Callable[[Sample, NDArray[np.float64]], None]
+"""Carries out one op: changes ``sample.fields``. Its uniforms are the op's own, for this sample and epoch.
+
+Called in many threads at once, each with its own sample. Raises SampleError, or KeyError with the name of a field that
+the op reads and the sample lacks.
+"""
+
+
+class Filtered(Exception):  # noqa: N818  # a verdict, not an error
+    """The sample is not wanted by ``op``: neither an error nor quarantined."""
+
+    def __init__(self, op: Filter) -> None:
+        super().__init__(op)
+        self.op = op
+
+
+class Program:
+    """Kernels in order; safe to run in many threads."""
+
+    def __init__(self, kernels: Sequence[tuple[Op, Kernel]]) -> None:
+        self._ops = [op for op, _ in kernels]
+        self._steps: list[tuple[Kernel, slice]] = []
+        start = 0
+        for op, kernel in kernels:
+            self._steps.append((kernel, slice(start, start + op.num_uniforms)))
+            start += op.num_uniforms
+        self.num_uniforms = start
+        """Uniform numbers that one sample needs: those of the first op, then of the second, and so on."""
+
+    def uniforms(self, seed: int, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The numbers that :meth:`run` needs for each sample: shape (len(samples), num_uniforms)."""
+        drawn = [
+            uniforms(seed, epoch, samples, op_index, op.num_uniforms)
+            for op_index, op in enumerate(self._ops)
+            if op.num_uniforms
+        ]
+        return np.concatenate(drawn, axis=1) if drawn else np.empty((len(samples), 0))
+
+    def run(self, raw: RawSample, *, index: int, seed: int, epoch: int, uniforms: NDArray[np.float64]) -> Sample:
+        """Run all ops on a fresh sample made of ``raw``; ``uniforms`` has ``num_uniforms`` entries.
+
+        Raises SampleError, with op and origin, or Filtered. A field may still be a Deferred, which fails later.
+        """
+        sample = Sample(dict(raw.fields), raw.origin, index, seed, epoch)
+        step = 0
+        try:
+            for step, (kernel, own) in enumerate(self._steps):  # noqa: B007  # tells the handlers where it broke
+                kernel(sample, uniforms[own])
+        except SampleError as error:
+            error.op = error.op or self._ops[step].label
+            raise error.at(raw.origin) from error.__cause__
+        except KeyError as error:
+            if not self._is_missing(self._ops[step], error, sample):
+                raise
+            present = ", ".join(sorted(sample.fields)) or "none"
+            reason = f"no field {error.args[0]!r}; this sample has: {present}"
+            raise SampleError(reason, op=self._ops[step].label, origin=raw.origin) from None
+        return sample
+
+    @staticmethod
+    def _is_missing(op: Op, error: KeyError, sample: Sample) -> bool:
+        name = error.args[0] if error.args else None
+        return name in (*op.reads, *op.needs_image) and name not in sample.fields

@@ -1,0 +1,64 @@
+"""Which back-end carries out which op."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stoker.backends.program import Kernel, Program
+from stoker.errors import SpecError
+from stoker.ops.decode_image import DecodeImage
+from stoker.ops.op import Op
+from stoker.ops.to_layout import ToLayout
+
+Factory = Callable[[Any], Kernel]
+"""Makes the kernel of one op; raises MissingDependencyError when a package is not there."""
+
+_BACKENDS = ("cpu",)
+_factories: dict[tuple[str, type[Op]], Factory] = {}
+
+
+def implements(op_type: type[Op], backend: str = "cpu") -> Callable[[Factory], Factory]:
+    """Register the decorated factory as what carries out ``op_type`` on ``backend``."""
+
+    def register(factory: Factory) -> Factory:
+        _factories[backend, op_type] = factory
+        return factory
+
+    return register
+
+
+def compile_ops(ops: Sequence[Op], backend: str = "auto") -> Program:
+    """Make a program of ``ops``; ``auto`` picks the back-end by what is there.
+
+    Raises SpecError for an unknown back-end or an op that it lacks, MissingDependencyError for a missing extra.
+    """
+    name = "cpu" if backend == "auto" else backend
+    if name not in _BACKENDS:
+        raise SpecError(f"no back-end is named {backend!r}; known: auto, {', '.join(_BACKENDS)}")
+    importlib.import_module(f"stoker.backends.{name}")
+    _check_layouts(ops)
+    return Program([(op, _factory(op, name)(op)) for op in ops])
+
+
+def _check_layouts(ops: Sequence[Op]) -> None:
+    """Raise SpecError for an op on a picture whose channels were put first before it."""
+    channels_first: dict[str, Op] = {}
+    for op in ops:
+        for field in op.needs_image:
+            if field in channels_first:
+                raise SpecError(
+                    f"{op.label} stands after {channels_first[field].label}, which must be the field's last"
+                )
+        if isinstance(op, ToLayout) and op.layout == "NCHW":
+            channels_first[op.field] = op
+        elif isinstance(op, DecodeImage):
+            channels_first.pop(op.target, None)
+
+
+def _factory(op: Op, backend: str) -> Factory:
+    for op_type in type(op).__mro__:
+        if (backend, op_type) in _factories:
+            return _factories[backend, op_type]
+    raise SpecError(f"{op.label}: the back-end {backend!r} has no such op")

@@ -1,0 +1,1 @@
+"""Reading, decoding and batching in threads, bounded in bytes at each stage."""

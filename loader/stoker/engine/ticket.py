@@ -1,0 +1,47 @@
+"""One batch on its way through the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoker.engine.feed import Work
+from stoker.engine.shelf import ChunkContent
+from stoker.errors import SampleError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from stoker.backends.program import Filtered
+    from stoker.batch.builder import BatchBuilder
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A batch from the moment it is planned until the trainer has it.
+
+    Its life: *planned* (``num_missing`` chunks are not here), *ready* (none is missing; ``ready_s`` is set), *decoding*
+    (``contents``, ``uniforms`` and ``builder`` are set; threads fill rows), *made* (``batch`` or ``failure`` is set).
+    Times are of a monotonic clock.
+    """
+
+    number: int
+    work: Work
+    num_missing: int
+    ready_s: float = 0.0
+    contents: tuple[ChunkContent, ...] = ()
+    uniforms: NDArray[np.float64] | None = None
+    builder: BatchBuilder | None = None
+    num_rows_left: int = 0
+    errors: dict[int, SampleError] = field(default_factory=dict)
+    filtered: dict[int, Filtered] = field(default_factory=dict)
+    failure: BaseException | None = None
+    batch: pa.RecordBatch | None = None
+
+    @property
+    def bad(self) -> list[SampleError]:
+        """The bad samples, by row."""
+        return [error for _, error in sorted(self.errors.items())]

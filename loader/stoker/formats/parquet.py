@@ -1,0 +1,53 @@
+"""Parquet files that say in their metadata what they are."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stoker.errors import StorageError
+from stoker.formats.remote_file import RemoteFile
+
+VERSION = 1
+_KEY = b"stoker.manifest"
+
+Kind = Literal["tar", "files"]
+
+
+class ManifestError(Exception):
+    """The file is no manifest of this kind and version; it is made again."""
+
+
+def describe(kind: Kind, content: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """The metadata of a manifest."""
+    return {_KEY: json.dumps({"version": VERSION, "kind": kind, **content}).encode()}
+
+
+def read_described(url: str, file: pq.ParquetFile, kind: Kind) -> dict[str, Any]:
+    """What :func:`describe` wrote. Raises ManifestError if it is not there."""
+    raw = (file.metadata.metadata or {}).get(_KEY)
+    content: dict[str, Any] = json.loads(raw) if raw else {}
+    if content.get("version") != VERSION or content.get("kind") != kind:
+        raise ManifestError(f"{url}: no {kind} manifest of version {VERSION}")
+    return content
+
+
+def open_parquet(file: RemoteFile | pa.NativeFile) -> pq.ParquetFile:
+    """Open a Parquet file so that the columns of a row group are read with few, large reads."""
+    return pq.ParquetFile(file, pre_buffer=True)
+
+
+@contextlib.contextmanager
+def broken_is_manifest_error(url: str) -> Iterator[None]:
+    """What pyarrow and json raise over a damaged file becomes ManifestError; a store's own errors pass."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise ManifestError(f"{url}: {error}") from error

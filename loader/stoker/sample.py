@@ -1,0 +1,56 @@
+"""A sample on its way from bytes to a row of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoker.errors import SampleOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class RawSample:
+    """What a format hands out: undecoded fields, by name.
+
+    The values are ``bytes`` or ``memoryview`` over the chunk they were read with; a view keeps the whole chunk alive.
+    """
+
+    origin: SampleOrigin
+    fields: dict[str, bytes | memoryview]
+
+
+@dataclass(slots=True)
+class Sample:
+    """What the ops work on, owned by one thread at a time.
+
+    ``index`` is the sample's number in the whole data set, counted from 0 in manifest order. With ``seed`` and
+    ``epoch`` it keys all randomness.
+    """
+
+    fields: dict[str, Any]
+    origin: SampleOrigin
+    index: int
+    seed: int
+    epoch: int
+
+
+@runtime_checkable
+class Deferred(Protocol):
+    """A field whose pixels are made when they are written into their place in a batch."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def write(self, out: NDArray[Any]) -> None:
+        """Fill ``out`` (this shape and dtype, C-contiguous). Raises SampleError if the sample is bad."""
+        ...
+
+    def array(self) -> NDArray[Any]:
+        """Return the pixels as a new or owned array. Raises SampleError if the sample is bad."""
+        ...

@@ -1,0 +1,1 @@
+"""The control protocol between dispatcher, workers and clients; empty until the service is built."""

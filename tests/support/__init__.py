@@ -1,0 +1,1 @@
+"""What tests share: makers of small shards, object stores that really run."""

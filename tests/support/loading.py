@@ -1,0 +1,33 @@
+"""Short ways to load small shards in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import stoker
+from support.shards import write_tar
+
+
+def load(pipeline: stoker.Pipeline, rank: int = 0, world_size: int = 1, **options: Any) -> stoker.DataLoader:
+    """A loader of NumPy batches, whatever the environment says about ranks."""
+    return stoker.DataLoader(pipeline, rank=rank, world_size=world_size, **{"output": "numpy", **options})
+
+
+def batches_of(pipeline: stoker.Pipeline, rank: int = 0, world_size: int = 1, **options: Any) -> list[dict[str, Any]]:
+    """All batches of the first epoch."""
+    with load(pipeline, rank, world_size, **options) as loader:
+        return list(loader)
+
+
+def tar_of(path: Path, samples: Mapping[str, Mapping[str, bytes]] | Iterable[tuple[str, Mapping[str, bytes]]]) -> str:
+    """Write one tar, sample by sample, and return its path."""
+    pairs = samples.items() if isinstance(samples, Mapping) else samples
+    return str(write_tar(path, pairs))
+
+
+def numbered(path: Path, count: int, first: int = 0) -> str:
+    """Write one tar of ``count`` samples whose key is their number in five digits, with it as label in ``cls``."""
+    numbers = range(first, first + count)
+    return tar_of(path, ((f"{number:05d}", {"cls": str(number).encode()}) for number in numbers))

@@ -1,0 +1,95 @@
+"""Decoding parts with libjpeg-turbo gives what decoding all gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import simplejpeg
+
+from stoker.backends.cpu import jpeg, turbo
+from stoker.backends.cpu.convert import Wanted
+from stoker.backends.cpu.jpeg_header import parse
+from stoker.errors import SampleError
+from stoker.ops.geometry import Window
+from support import pictures
+
+RGB = Wanted("RGB", "uint8", None)
+
+
+def sharp(height: int, width: int, channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 256, (height, width, channels), np.uint8)
+
+
+def source(file: bytes, *, strict: bool) -> jpeg.JpegSource:
+    return jpeg.JpegSource(file, parse(file), RGB, "op", strict=strict)
+
+
+def windows(height: int, width: int, count: int) -> list[Window]:
+    rng = np.random.default_rng(height)
+    found = []
+    for _ in range(count):
+        h, w = (int(rng.integers(1, side + 1)) for side in (height, width))
+        found.append(Window(int(rng.integers(height - h + 1)), int(rng.integers(width - w + 1)), h, w))
+    return found
+
+
+def test_a_library_is_there() -> None:
+    """The pinned development environment carries one; without it pictures decode as well, but slower."""
+    assert turbo.load() is not None
+
+
+@pytest.mark.parametrize("subsampling", ["444", "422", "420", "440", "411", "Gray"])
+@pytest.mark.parametrize("size", [(48, 64), (101, 133), (17, 200), (8, 8), (1, 1)])
+@pytest.mark.parametrize("strict", [True, False])
+def test_every_window_equals_the_whole(subsampling: str, size: tuple[int, int], strict: bool) -> None:
+    channels = 1 if subsampling == "Gray" else 3
+    colours = "GRAY" if channels == 1 else "RGB"
+    file = simplejpeg.encode_jpeg(sharp(*size, channels), 90, colours, subsampling)
+    whole = simplejpeg.decode_jpeg(file)
+    for window in windows(*size, 20):
+        expected = whole[window.top : window.bottom, window.left : window.right]
+        assert (source(file, strict=strict).read(window) == expected).all()
+
+
+def test_progressive_pictures_have_parts_too() -> None:
+    file = pictures.jpeg(2, 160, 120, progressive=True)
+    whole = simplejpeg.decode_jpeg(file)
+    for window in windows(120, 160, 20):
+        expected = whole[window.top : window.bottom, window.left : window.right]
+        assert (source(file, strict=True).read(window) == expected).all()
+
+
+def test_without_a_library_the_pixels_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = simplejpeg.encode_jpeg(sharp(101, 133), 90, colorsubsampling="420")
+    found = windows(101, 133, 10)
+    parts = [source(file, strict=True).read(window).copy() for window in found]
+    monkeypatch.setattr(turbo, "load", lambda: None)
+    for window, part in zip(found, parts, strict=True):
+        assert (source(file, strict=True).read(window) == part).all()
+
+
+@pytest.mark.parametrize("kind", ["cut", "garbage", "flipped bit", "zeros"])
+def test_the_verdict_on_damage_is_that_of_a_strict_whole_decode(kind: str) -> None:
+    good = simplejpeg.encode_jpeg(sharp(101, 133), 90, colorsubsampling="420")
+    rng = np.random.default_rng(len(kind))
+    num_bad = 0
+    for _ in range(40):
+        at, file = int(rng.integers(650, len(good) - 2)), bytearray(good)
+        match kind:
+            case "cut":
+                del file[at:]
+            case "garbage":
+                file[at : at + 20] = rng.integers(0, 255, 20, np.uint8).tobytes()
+            case "flipped bit":
+                file[at] ^= 1 << int(rng.integers(8))
+            case _:
+                file[at : at + 64] = bytes(64)
+        try:
+            simplejpeg.decode_jpeg(bytes(file))
+        except ValueError:
+            num_bad += 1
+            with pytest.raises(SampleError):
+                source(bytes(file), strict=True).read(Window(0, 0, 16, 16))
+        else:
+            source(bytes(file), strict=True).read(Window(0, 0, 16, 16))
+    assert num_bad > 5
