@@ -51,7 +51,7 @@ proto: $(VENV)/stamp-dev ## generate code from .proto files
 	@$(PY) proto/generate.py
 
 bench: $(VENV)/stamp-dev ## measure against other loaders on the same shards; writes out/bench.json and out/bench.md
-	@$(PY) -m stoker_bench.compare --out out
+	@$(PY) -X faulthandler -m stoker_bench.compare --out out
 
 format: $(VENV)/stamp-dev ## format the code and mend what ruff can
 	@$(PY) -m ruff check --fix-only -q .; $(PY) -m ruff format .

@@ -88,8 +88,9 @@ def _per_core(stats: dict[str, Any]) -> float:
 
 
 def _make(wanted: Any, folder: Path, console: Console) -> MadeShards:
-    from stoker_bench import datasets
+    from stoker_bench import datasets, photographs
 
+    photographs.shipped_paths()  # what is missing is said before the bar begins
     with _bar(console) as progress:
         task = progress.add_task("cutting photographs", total=wanted.num_rows, note="")
         return datasets.make(wanted, folder, progress=lambda rows: progress.advance(task, rows))

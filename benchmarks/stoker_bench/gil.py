@@ -68,8 +68,8 @@ def watch() -> Iterator[GilUse]:
         try:
             yield use
         finally:
-            use.elapsed_s = time.perf_counter() - started
             counted, _ = reader.communicate()
+            use.elapsed_s = time.perf_counter() - started  # until the last reading, which may come late
             use.num_readings, use.num_locked = map(int, counted.split())
 
 
@@ -99,7 +99,7 @@ def known_loads(seconds: float = 0.5) -> dict[str, float]:
             pass
     with watch() as asleep:
         time.sleep(seconds)
-    return {"busy_loop_share": busy.held_share, "sleep_share": asleep.held_share}
+    return {"busy_loop_share": busy.held_s / seconds, "sleep_share": asleep.held_s / seconds}
 
 
 def locked_address() -> int:

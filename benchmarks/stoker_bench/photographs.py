@@ -7,7 +7,6 @@ imported. A folder of one's own pictures can be added.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +45,19 @@ class Photograph:
 
 def shipped() -> list[Photograph]:
     """Load the photographs that ship with the ``demo`` extra, always in the same order."""
-    return [load(path) for path in _shipped_paths()]
+    return [load(path) for path in shipped_paths()]
+
+
+def shipped_paths() -> list[Path]:
+    """Return where the shipped photographs lie. Raises MissingDependencyError if a package is not installed."""
+    found: list[Path] = []
+    for package, (folder, names) in SHIPPED.items():
+        spec = importlib.util.find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
+            raise MissingDependencyError(f"the photographs lie in {package}; pip install 'stoker[demo]' brings it")
+        root = Path(spec.submodule_search_locations[0]) / folder
+        found += [root / name for name in names]
+    return found
 
 
 def from_folder(folder: Path) -> list[Photograph]:
@@ -64,12 +75,3 @@ def load(path: Path) -> Photograph:
 
     with Image.open(path) as image:
         return Photograph(path.name, np.asarray(image.convert("RGB")))
-
-
-def _shipped_paths() -> Iterator[Path]:
-    for package, (folder, names) in SHIPPED.items():
-        spec = importlib.util.find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            raise MissingDependencyError(f"the photographs lie in {package}; pip install 'stoker[demo]' brings it")
-        root = Path(spec.submodule_search_locations[0]) / folder
-        yield from (root / name for name in names)

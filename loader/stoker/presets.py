@@ -18,7 +18,7 @@ _STD = (0.229, 0.224, 0.225)
 
 def _imagenet_train(size: int, *, fast: bool) -> list[Op]:
     return [
-        ops.DecodeImage(_PICTURES, to="image"),
+        ops.DecodeImage(_PICTURES, to="image", strict=False),
         ops.RandomResizedCrop("image", size, antialias=not fast),
         ops.RandomHorizontalFlip("image"),
         ops.Label("cls"),
@@ -27,7 +27,7 @@ def _imagenet_train(size: int, *, fast: bool) -> list[Op]:
 
 def _imagenet_eval(size: int, *, fast: bool) -> list[Op]:
     return [
-        ops.DecodeImage(_PICTURES, to="image"),
+        ops.DecodeImage(_PICTURES, to="image", strict=False),
         ops.Resize("image", size * 256 // 224, antialias=not fast),
         ops.CenterCrop("image", size),
         ops.Label("cls"),

@@ -34,7 +34,7 @@ def spec(cls: type[T]) -> type[T]:
         try:
             checked_init(self, *args, **kwargs)
         except pydantic.ValidationError as error:
-            raise SpecError(_explain(made.__name__, error)) from None
+            raise _own(error) or SpecError(_explain(made.__name__, error)) from None
 
     made.__init__ = checked  # type: ignore[method-assign]  # pydantic's own error is not ours to show
     return made  # type: ignore[return-value]  # pydantic returns its protocol type
@@ -44,6 +44,12 @@ def _unknown(owner: str, name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
     return f"{owner} has no argument {name!r}; {hint}"
+
+
+def _own(error: pydantic.ValidationError) -> SpecError | None:
+    """The SpecError that a ``__post_init__`` raised, out of pydantic's wrapping."""
+    causes = [item.get("ctx", {}).get("error") for item in error.errors(include_url=False)]
+    return next((cause for cause in causes if isinstance(cause, SpecError)), None)
 
 
 def _explain(owner: str, error: pydantic.ValidationError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,8 @@ class BufferPool:
     def __init__(self, max_idle_bytes: int = 256 << 20) -> None:
         self._max_idle_bytes = max_idle_bytes
         self._lock = threading.Lock()
-        self._returned: deque[NDArray[np.uint8]] = deque()  # appended to without the lock; see _Lease
+        self._leased: dict[int, _Return] = {}
+        self._returned: deque[_Return] = deque()  # appended to without the lock; see _Return
         self._idle: deque[NDArray[np.uint8]] = deque()  # least recently used first
         self._idle_bytes = 0
         self._num_taken = 0
@@ -52,14 +54,18 @@ class BufferPool:
         if block is None:
             block = np.empty(size, np.uint8)
         offset = -block.ctypes.data % ALIGNMENT_BYTES
-        return np.asarray(_Lease(block, self))[offset : offset + num_bytes]
+        lease = _Lease(block)
+        ending = _Return(lease, self._returned.append)
+        ending.block = block
+        self._leased[id(ending)] = ending
+        return np.asarray(lease)[offset : offset + num_bytes]
 
     def clear(self) -> None:
         """Give all idle buffers back to the system."""
         with self._lock:
-            dropped = [*self._idle, *self._returned]
+            dropped = self._sort_in()
+            dropped += self._idle
             self._idle.clear()
-            self._returned.clear()
             self._idle_bytes = 0
         del dropped
 
@@ -84,43 +90,38 @@ class BufferPool:
     def _sort_in(self) -> list[NDArray[np.uint8]]:
         """Move what came back to the idle blocks; return those that are too much."""
         while self._returned:
-            block = self._returned.popleft()
-            self._idle.append(block)
-            self._idle_bytes += len(block)
+            ending = self._returned.popleft()
+            del self._leased[id(ending)]
+            self._idle.append(ending.block)
+            self._idle_bytes += len(ending.block)
         dropped = []
         while self._idle_bytes > self._max_idle_bytes:
             dropped.append(self._idle.popleft())
             self._idle_bytes -= len(dropped[-1])
         return dropped
 
-    def _take_back(self, block: NDArray[np.uint8]) -> None:
-        """Accept a block from whatever thread dropped it, even one that is inside :meth:`take` (a garbage collection).
 
-        So this must not wait for the lock; whoever holds it, or the next taker, sorts the block in.
-        """
-        self._returned.append(block)
-        if self._lock.acquire(blocking=False):
-            try:
-                dropped = self._sort_in()
-            finally:
-                self._lock.release()
-            del dropped
+class _Return(weakref.ref["_Lease"]):
+    """Knows the block of a lease, and goes to the pool's list of returned ones when the lease ends.
+
+    That is done by ``deque.append``, so that no Python code runs wherever a batch is dropped: a Ctrl-C that fell into
+    it would be lost, as in every ``__del__``, and a garbage collection inside the pool would meet the pool's lock.
+    """
+
+    __slots__ = ("block",)
+    block: NDArray[np.uint8]
 
 
 class _Lease:
     """The owner that NumPy sees at the end of every chain of views; its end is the end of the buffer's use."""
 
-    __slots__ = ("__array_interface__", "_block", "_pool")
+    __slots__ = ("__array_interface__", "__weakref__", "_block")
 
-    def __init__(self, block: NDArray[np.uint8], pool: BufferPool) -> None:
+    def __init__(self, block: NDArray[np.uint8]) -> None:
         self._block = block
-        self._pool = pool
         self.__array_interface__: dict[str, Any] = {
             "data": (block.ctypes.data, False),
             "shape": block.shape,
             "typestr": "|u1",
             "version": 3,
         }
-
-    def __del__(self) -> None:
-        self._pool._take_back(self._block)

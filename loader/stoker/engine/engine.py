@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections import deque
@@ -79,7 +80,8 @@ class Engine:
         self._finisher = Finisher(pipeline, pool, Probe(pipeline, dataset, program, pool))
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        self._made = threading.Condition(self._lock)
+        self._made: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_waited_for = False
         self._shelf = Shelf(lambda chunk_index: int(dataset.chunks.size_bytes[chunk_index]))
         self._tickets: dict[int, Ticket] = {}
         self._planned: deque[Ticket] = deque()
@@ -105,13 +107,8 @@ class Engine:
         Raises what its making failed with, StallError naming what was waited for, or ClosedError.
         """
         begun = time.monotonic()
-        with self._made:
-            ticket = self._wait(begun)
-            del self._tickets[ticket.number]
-            self._next_number += 1
-            self._epoch = ticket.work.epoch
-            self._count(ticket, begun)
-            self._room.notify()
+        while (ticket := self._take(begun)) is None:
+            self._wait(begun)
         if ticket.failure is not None:
             raise ticket.failure
         return ticket
@@ -121,7 +118,7 @@ class Engine:
         with self._lock:
             self._closing = True
             self._room.notify_all()
-            self._made.notify_all()
+            self._wake_consumer()
         deadline_s = time.monotonic() + CLOSE_S
         self._readers.close(deadline_s)
         self._decoders.close(deadline_s)
@@ -133,18 +130,41 @@ class Engine:
 
     # -- consumer -----------------------------------------------------------------------------------------------------
 
-    def _wait(self, begun: float) -> Ticket:
-        while True:
+    # The consumer is the main thread, where Ctrl-C may come between any two steps of Python code. So it takes plain
+    # locks and waits in a SimpleQueue, both in C, where a Condition could leave its lock taken for ever.
+
+    def _take(self, begun: float) -> Ticket | None:
+        """The next batch if it is made, else the mark that it is waited for."""
+        with self._lock:
             if self._closing:
                 raise ClosedError("the loader was closed while a batch was waited for")
             ticket = self._tickets.get(self._next_number)
-            if ticket is not None and (ticket.batch is not None or ticket.failure is not None):
-                return ticket
-            if self._failure is not None:
-                raise self._failure
-            left = begun + self._limits.timeout_s - time.monotonic()
-            if left <= 0 or not self._made.wait(left):
-                raise StallError(self._stall())
+            if ticket is None or (ticket.batch is None and ticket.failure is None):
+                if self._failure is not None:
+                    raise self._failure
+                self._is_waited_for = True
+                return None
+            del self._tickets[ticket.number]
+            self._next_number += 1
+            self._epoch = ticket.work.epoch
+            self._count(ticket, begun)
+            self._room.notify()
+            return ticket
+
+    def _wait(self, begun: float) -> None:
+        """Wait until something changed. Raises StallError at the deadline."""
+        left = begun + self._limits.timeout_s - time.monotonic()
+        try:
+            self._made.get(timeout=max(left, 0.0))
+        except queue.Empty:
+            with self._lock:
+                text = self._stall()
+            raise StallError(text) from None
+
+    def _wake_consumer(self) -> None:
+        if self._is_waited_for:
+            self._is_waited_for = False
+            self._made.put(None)
 
     def _count(self, ticket: Ticket, begun: float) -> None:
         now = time.monotonic()
@@ -261,7 +281,7 @@ class Engine:
             self._shelf.release(ticket.work)
             self._num_unmade -= 1
             self._room.notify()
-            self._made.notify()
+            self._wake_consumer()
 
     def _finish(self, ticket: Ticket) -> pa.RecordBatch | None:
         if ticket.failure is not None:
@@ -275,4 +295,4 @@ class Engine:
     def _fail(self, error: BaseException) -> None:
         with self._lock:
             self._failure = error
-            self._made.notify()
+            self._wake_consumer()

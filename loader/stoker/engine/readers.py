@@ -37,7 +37,8 @@ class Readers:
         self._on_crash = on_crash
         self._concurrency = concurrency
         self._tally = tally
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._queue: deque[ChunkUse] = deque()
         self._busy: dict[int, tuple[ChunkUse, float]] = {}
         self._threads: list[threading.Thread] = []
@@ -54,12 +55,12 @@ class Readers:
     def in_flight(self) -> list[tuple[ChunkUse, float]]:
         """The chunks being read, each with the seconds since its read began; the longest first."""
         now = time.monotonic()
-        with self._changed:
+        with self._lock:  # not the condition: see the engine on Ctrl-C
             return sorted(((use, now - begun) for use, begun in self._busy.values()), key=lambda item: -item[1])
 
     def close(self, deadline_s: float) -> None:
         """Stop after the reads in hand, or at the deadline (of the monotonic clock), whichever comes first."""
-        with self._changed:
+        with self._lock:
             self._closing = True
             self._queue.clear()
             self._changed.notify_all()

@@ -16,7 +16,9 @@ class RetryTally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self._is_closed = False
+        self._open = threading.Lock()  # held until it is closed; an Event could be left locked by Ctrl-C
+        self._open.acquire()
         self.retries = 0
         self.throttled = 0
         """Of the retries, those that the store asked for by saying that there are too many requests."""
@@ -27,10 +29,14 @@ class RetryTally:
 
     def close(self) -> None:
         """End the waits for a retry, those to come too: the reads that wait end with ClosedError."""
-        self._closed.set()
+        if not self._is_closed:
+            self._is_closed = True
+            self._open.release()
 
     def _sleep(self, seconds: float) -> None:
-        if self._closed.wait(seconds):
+        if not self._is_closed and self._open.acquire(timeout=seconds):
+            self._open.release()  # the next who waits
+        if self._is_closed:
             raise ClosedError("the loader was closed while a read waited to be tried again")
 
     def _add(self, retry: Retry) -> None:

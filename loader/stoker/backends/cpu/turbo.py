@@ -63,7 +63,7 @@ class Turbo:
         The result is overwritten by the thread's next call. Raises SampleError with the library's words for any damage
         up to the region's last row, and for a kind of JPEG that it cannot decode in part.
         """
-        mine = self._mine
+        mine = self._mine.decoder
         top, left, height, width = region
         num_bytes = height * width * channels
         out, out_address = mine.memory(num_bytes)
@@ -84,7 +84,14 @@ def address_of(array: NDArray[np.uint8]) -> int:
 
 
 class _PerThread(threading.local):
-    """A decoder's handle, freed with its thread, and memory for its pixels."""
+    """A decoder for each thread; it goes when the thread ends."""
+
+    def __init__(self, create: Callable[..., Any], destroy: Callable[..., Any]) -> None:
+        self.decoder = _Decoder(create, destroy)
+
+
+class _Decoder:
+    """A decoder's handle and memory for its pixels."""
 
     def __init__(self, create: Callable[..., Any], destroy: Callable[..., Any]) -> None:
         self._destroy = destroy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 import simplejpeg
@@ -36,6 +38,18 @@ def windows(height: int, width: int, count: int) -> list[Window]:
 def test_a_library_is_there() -> None:
     """The pinned development environment carries one; without it pictures decode as well, but slower."""
     assert turbo.load() is not None
+
+
+def test_a_decoder_is_freed_when_its_thread_ends() -> None:
+    freed: list[int] = []
+    mine = turbo._PerThread(lambda _: threading.get_ident(), freed.append)
+    threads = [threading.Thread(target=lambda: mine.decoder) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    used = [thread.ident for thread in threads]
+    for thread in threads:
+        thread.join()
+    assert sorted(freed) == sorted(number for number in used if number is not None)
 
 
 @pytest.mark.parametrize("subsampling", ["444", "422", "420", "440", "411", "Gray"])
