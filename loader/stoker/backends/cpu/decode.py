@@ -31,11 +31,11 @@ def decode_image(op: DecodeImage) -> Kernel:
         need(module)
     turbo.load()
     wanted = Wanted(op.mode, op.dtype, op.background)
-    sources, target = op.sources, op.target
+    sources, target, label = op.sources, op.target, op.label
 
     def kernel(sample: Sample, uniforms: NDArray[np.float64]) -> None:  # noqa: ARG001  # decoding draws nothing
         field = _first(sources, sample)
-        sample.fields[target] = Picture(_open(_file(sample.fields, field), wanted, op))
+        sample.fields[target] = Picture(_open(_file(sample.fields, field), wanted, op, label))
         if field != target:
             del sample.fields[field]
 
@@ -56,7 +56,7 @@ def _file(fields: dict[str, Any], name: str) -> bytes | memoryview:
     value = fields[name]
     if not isinstance(value, bytes | memoryview):
         raise SampleError(f"field {name!r} holds {type(value).__name__}, expected the bytes of a picture file")
-    return _unwrapped(value) if value[:2] == _GZIP else value
+    return _unwrapped(value) if bytes(value[:2]) == _GZIP else value
 
 
 def _unwrapped(file: bytes | memoryview) -> bytes:
@@ -71,12 +71,12 @@ def _unwrapped(file: bytes | memoryview) -> bytes:
     return inner
 
 
-def _open(file: bytes | memoryview, wanted: Wanted, op: DecodeImage) -> Source:
+def _open(file: bytes | memoryview, wanted: Wanted, op: DecodeImage, label: str) -> Source:
     if len(file) == 0:
         raise SampleError("the picture file is empty")
-    if file[:2] == jpeg_header.SOI:
+    if bytes(file[:2]) == jpeg_header.SOI:
         header = jpeg_header.parse(file)
         still.check_pixels(header.height, header.width, op.max_pixels)
-        return JpegSource(file, header, wanted, op.label, strict=op.strict)
+        return JpegSource(file, header, wanted, label, strict=op.strict)
     decoded, model = still.decode(file, op.max_pixels)
     return ArraySource(convert(decoded, model, wanted))

@@ -73,7 +73,9 @@ class Turbo:
             or self._set_region(handle, _Region(left, top, width, height))
             or self._decode(handle, address, size, out_address, 0, _PIXEL_FORMATS[channels])
         ):
-            raise SampleError(self._error_text(handle).decode(errors="replace"))
+            text = self._error_text(handle).decode(errors="replace")
+            mine.renew()
+            raise SampleError(text)
         return out[:num_bytes].reshape(height, width, channels)
 
 
@@ -94,10 +96,16 @@ class _Decoder:
     """A decoder's handle and memory for its pixels."""
 
     def __init__(self, create: Callable[..., Any], destroy: Callable[..., Any]) -> None:
-        self._destroy = destroy
+        self._create, self._destroy = create, destroy
         self._memory = np.empty(0, np.uint8)
         self._address = 0
-        self.handle = create(_DECOMPRESS)
+        self.handle: int | None = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Take a new handle: after an error in a header the library (seen in 3.0) goes on in the middle of it."""
+        self._free()
+        self.handle = self._create(_DECOMPRESS)
         if not self.handle:
             raise MemoryError("libjpeg-turbo has no memory for a decoder")
 
@@ -111,9 +119,13 @@ class _Decoder:
             self._address = address_of(self._memory)
         return self._memory, self._address
 
-    def __del__(self) -> None:
-        if handle := self.__dict__.pop("handle", None):
+    def _free(self) -> None:
+        handle, self.handle = self.handle, None
+        if handle:
             self._destroy(handle)
+
+    def __del__(self) -> None:
+        self._free()
 
 
 @functools.cache

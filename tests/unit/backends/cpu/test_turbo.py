@@ -52,6 +52,19 @@ def test_a_decoder_is_freed_when_its_thread_ends() -> None:
     assert sorted(freed) == sorted(number for number in used if number is not None)
 
 
+@pytest.mark.parametrize(
+    "broken", [*pictures.broken().values(), pictures.jpeg(1).replace(b"\xff\xdb\x00\x43\x00", b"\xff\xdb\x00\x43\x0f")]
+)
+def test_a_broken_picture_leaves_the_next_one_whole(broken: bytes) -> None:
+    library = turbo.load()
+    assert library is not None
+    good, window = pictures.jpeg(1), Window(0, 0, 48, 64)
+    expected = library.decode(good, window, 3).copy()
+    with pytest.raises(SampleError):
+        library.decode(broken, window, 3)
+    assert (library.decode(good, window, 3) == expected).all()
+
+
 @pytest.mark.parametrize("subsampling", ["444", "422", "420", "440", "411", "Gray"])
 @pytest.mark.parametrize("size", [(48, 64), (101, 133), (17, 200), (8, 8), (1, 1)])
 @pytest.mark.parametrize("strict", [True, False])
