@@ -23,7 +23,7 @@ demo: $(VENV)/stamp-demo ## make a few shards of photographs and run a training-
 	@$(PY) -m stoker_service demo
 
 test: $(VENV)/stamp-dev ## run the tests
-	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist loadfile
+	@$(PY) -m pytest -q -n auto --maxprocesses 8 --max-worker-restart 0 --dist loadfile
 
 check: $(VENV)/stamp-dev ## all that CI runs: format, lint, types, layers, generated code, tests
 	@$(MAKE) --keep-going formatted lint types layers generated tests

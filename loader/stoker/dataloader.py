@@ -7,6 +7,7 @@ import logging
 import os
 import time
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 from contextvars import copy_context
 from dataclasses import replace
@@ -110,6 +111,7 @@ class DataLoader:
         )
         self._pool = BufferPool()
         self._counters = Counters()
+        self._conversions: Counter[str] = Counter()
         self._quarantine = Quarantine(Path(quarantine) if quarantine else None)
         self._position = self._feed.start(0)
         self._begun = False
@@ -196,9 +198,17 @@ class DataLoader:
     # -- the rest -----------------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Running counters since the loader was made, and ``limited_by``: storage, decode, or trainer."""
-        retries = {"retries": self._tally.retries, "throttled": self._tally.throttled}
-        return {**self._counters.as_dict(), **retries, "limited_by": verdict(self._counters)}
+        """Running counters since the loader was made, and ``limited_by``: storage, decode, or trainer.
+
+        ``conversions`` counts pictures whose colours were not those asked for, such as ``{"CMYK to RGB": 22}``.
+        """
+        return {
+            **self._counters.as_dict(),
+            "conversions": dict(self._conversions),
+            "retries": self._tally.retries,
+            "throttled": self._tally.throttled,
+            "limited_by": verdict(self._counters),
+        }
 
     def close(self) -> None:
         """Stop all threads; within 2 s. May be called again."""
@@ -260,6 +270,7 @@ class DataLoader:
         bad = ticket.bad
         self._counters.bad_samples += len(bad)
         self._counters.filtered_samples += len(ticket.filtered)
+        self._conversions.update(ticket.conversions.values())
         self._epoch_bad += len(bad)
         self._quarantine.add(bad, epoch=ticket.work.epoch)
         allowed = self._allowed_bad()

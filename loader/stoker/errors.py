@@ -17,6 +17,8 @@ A class says who must act and whether a retry can help::
     │   ├── AccessError                    credentials or rights
     │   └── TransientError                 a retry may help: throttled, cut, stalled, unreachable
     └── StallError (TimeoutError)          a wait passed its deadline; the text names the cause
+
+    StokerWarning (UserWarning)            something about the data that does not stop the run
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ from dataclasses import dataclass
 
 class StokerError(Exception):
     """Root of all errors raised by Stoker."""
+
+
+class StokerWarning(UserWarning):
+    """Something about the data that the user should know and that does not stop the run."""
 
 
 class SpecError(StokerError, ValueError):

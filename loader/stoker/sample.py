@@ -35,6 +35,8 @@ class Sample:
     index: int
     seed: int
     epoch: int
+    conversion: str | None = None
+    """How the colours of its picture were changed to those asked for, such as ``"CMYK to RGB"``; for the counters."""
 
 
 @runtime_checkable

@@ -69,7 +69,7 @@ def _sentence(built: Built) -> str:
 def _build(source: Source, console: Console) -> Built:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from stoker.formats.notices import StokerWarning
+    from stoker.errors import StokerWarning
     from stoker.formats.open import build_manifest
 
     columns = (

@@ -150,6 +150,25 @@ def test_pictures_of_all_kinds_share_a_batch(tmp_path: Path, mode: Any, channels
     assert batch["image"].shape == (len(odd), 8, 8, channels)
 
 
+def test_conversions_are_counted(tmp_path: Path) -> None:
+    """Pain 38: what had other colours or depths than asked for is counted by kind; what needed no change is not."""
+    odd = {name.replace(".", "-"): {"jpg": file} for name, file in pictures.odd().items()}
+    content = {**odd, "plain": {"jpg": pictures.jpeg(1)}}
+    chain = [ops.DecodeImage("jpg", to="image"), ops.RandomResizedCrop("image", 8)]
+    pipeline = stoker.Pipeline(stoker.tar(tar_of(tmp_path / "a.tar", content)), chain, batch_size=4)
+    with load(pipeline) as loader:
+        assert sum(len(batch["__key__"]) for batch in loader) == len(content)
+        counted = loader.stats()["conversions"]
+    assert counted == {
+        "L to RGB": 1,
+        "CMYK to RGB": 3,
+        "L to RGB, uint16 to uint8": 1,
+        "uint16 to uint8": 1,
+        "LA to RGB": 1,
+        "RGBA to RGB": 2,
+    }
+
+
 def test_a_picture_that_is_too_large_is_refused_before_decoding(tmp_path: Path) -> None:
     """Pain 38: a limit on pixels gives an error with the size that was found."""
     with pytest.raises(SampleError, match=r"20.?000.*10"):

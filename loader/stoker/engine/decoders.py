@@ -127,3 +127,5 @@ class Decoders:
             ticket.filtered[row] = refusal
         else:
             samples.append((row, sample))
+            if sample.conversion is not None:
+                ticket.conversions[row] = sample.conversion

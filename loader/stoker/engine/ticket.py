@@ -38,6 +38,7 @@ class Ticket:
     num_rows_left: int = 0
     errors: dict[int, SampleError] = field(default_factory=dict)
     filtered: dict[int, Filtered] = field(default_factory=dict)
+    conversions: dict[int, str] = field(default_factory=dict)
     failure: BaseException | None = None
     batch: pa.RecordBatch | None = None
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from stoker.errors import StokerWarning
+
 _SHOWN = 5
-
-
-class StokerWarning(UserWarning):
-    """Something about the data that the user should know and that does not stop the run."""
 
 
 def announce(notices: Sequence[str], stacklevel: int = 3) -> None:

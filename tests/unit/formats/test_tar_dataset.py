@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.errors import SampleError, SampleOrigin, ShardError
+from stoker.errors import SampleError, SampleOrigin, ShardError, StokerWarning
 from stoker.formats.dataset import Dataset
-from stoker.formats.notices import StokerWarning
 from stoker.formats.open import open_dataset
 from stoker.formats.source import tar
 from stoker.sample import RawSample

@@ -34,6 +34,12 @@ class Wanted(NamedTuple):
         """Whether decoded colours need no change."""
         return self.mode == "RGB" and self.dtype == "uint8"
 
+    def conversion(self, model: Model, dtype: str) -> str | None:
+        """What has to be changed in pixels of this model and dtype, in words; None if nothing has."""
+        mode = None if self.mode in ("unchanged", model) else f"{model} to {self.mode}"
+        depth = None if self.dtype == dtype else f"{dtype} to {self.dtype}"
+        return ", ".join(filter(None, (mode, depth))) or None
+
     def channels(self, model: Model) -> int:
         """How many channels the result has for a file of this model."""
         return _CHANNELS[model if self.mode == "unchanged" else self.mode]

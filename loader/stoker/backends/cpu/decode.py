@@ -35,7 +35,8 @@ def decode_image(op: DecodeImage) -> Kernel:
 
     def kernel(sample: Sample, uniforms: NDArray[np.float64]) -> None:  # noqa: ARG001  # decoding draws nothing
         field = _first(sources, sample)
-        sample.fields[target] = Picture(_open(_file(sample.fields, field), wanted, op, label))
+        source, sample.conversion = _open(_file(sample.fields, field), wanted, op, label)
+        sample.fields[target] = Picture(source)
         if field != target:
             del sample.fields[field]
 
@@ -71,12 +72,13 @@ def _unwrapped(file: bytes | memoryview) -> bytes:
     return inner
 
 
-def _open(file: bytes | memoryview, wanted: Wanted, op: DecodeImage, label: str) -> Source:
+def _open(file: bytes | memoryview, wanted: Wanted, op: DecodeImage, label: str) -> tuple[Source, str | None]:
     if len(file) == 0:
         raise SampleError("the picture file is empty")
     if bytes(file[:2]) == jpeg_header.SOI:
         header = jpeg_header.parse(file)
         still.check_pixels(header.height, header.width, op.max_pixels)
-        return JpegSource(file, header, wanted, label, strict=op.strict)
+        source = JpegSource(file, header, wanted, label, strict=op.strict)
+        return source, wanted.conversion(source.model, "uint8")
     decoded, model = still.decode(file, op.max_pixels)
-    return ArraySource(convert(decoded, model, wanted))
+    return ArraySource(convert(decoded, model, wanted)), wanted.conversion(model, str(decoded.dtype))

@@ -32,7 +32,8 @@ class JpegSource:
         self._strict = strict
         self._decoded_channels = 1 if header.channels == 1 and wanted.mode in ("L", "unchanged") else 3
         self.size = header.orientation.seen_size(header.height, header.width)
-        self.channels = wanted.channels(_model(header))
+        self.model = _model(header)
+        self.channels = wanted.channels(self.model)
         self.dtype = wanted.numpy_dtype
 
     def read(self, window: Window) -> NDArray[Any]:
@@ -47,7 +48,7 @@ class JpegSource:
         except SampleError as error:
             raise SampleError(error.reason, op=self._label) from error.__cause__
         if not (self._wanted.is_usual and pixels.shape[2] == 3):
-            pixels = convert(pixels, "RGB" if pixels.shape[2] == 3 else _model(self._header), self._wanted)
+            pixels = convert(pixels, "RGB" if pixels.shape[2] == 3 else self.model, self._wanted)
         return pixels if orientation is UPRIGHT else orientation.apply(pixels)
 
     def _decode(self, window: Window) -> NDArray[np.uint8]:
