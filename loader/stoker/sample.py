@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -39,6 +40,10 @@ class Sample:
     """How the colours of its picture were changed to those asked for, such as ``"CMYK to RGB"``; for the counters."""
 
 
+Write = Callable[[], None]
+"""Fills the place it was prepared for."""
+
+
 @runtime_checkable
 class Deferred(Protocol):
     """A field whose pixels are made when they are written into their place in a batch."""
@@ -49,8 +54,11 @@ class Deferred(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]: ...
 
-    def write(self, out: NDArray[Any]) -> None:
-        """Fill ``out`` (this shape and dtype, C-contiguous). Raises SampleError if the sample is bad."""
+    def writer(self, out: NDArray[Any]) -> Write:
+        """Prepare to fill ``out`` (this shape and dtype, C-contiguous); to be called in the same thread.
+
+        The call raises SampleError if the sample is bad.
+        """
         ...
 
     def array(self) -> NDArray[Any]:

@@ -29,7 +29,7 @@ def image(ops: Op | Sequence[Op], picture: Any, uniforms: Sequence[float] | None
     if not isinstance(value, Deferred):
         return np.asarray(value)
     out = np.zeros(value.shape, value.dtype)
-    value.write(out)
+    value.writer(out)()
     return out
 
 

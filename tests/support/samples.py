@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stoker.batch import BatchBuilder, BufferPool
 from stoker.errors import SampleError, SampleOrigin
-from stoker.sample import Sample
+from stoker.sample import Sample, Write
 
 
 def sample(index: int = 0, *, seed: int = 0, epoch: int = 0, **fields: Any) -> Sample:
@@ -48,6 +48,9 @@ class Picture:
         self.dtype = np.dtype(np.uint8)
         self._colour = colour
         self._bad = bad
+
+    def writer(self, out: NDArray[Any]) -> Write:
+        return lambda: self.write(out)
 
     def write(self, out: NDArray[Any]) -> None:
         if self._bad:

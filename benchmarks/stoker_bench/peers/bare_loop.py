@@ -55,4 +55,4 @@ class BareLoop:
         while (number := next(numbers)) < num_images:
             index = number % len(self._files)
             sample = self._program.run(self._files[index], index=index, seed=0, epoch=0, uniforms=self._uniforms[index])
-            sample.fields["image"].write(self._out[number % self._batch_size])
+            sample.fields["image"].writer(self._out[number % self._batch_size])()

@@ -21,7 +21,7 @@ from stoker.batch.schema import KEY_COLUMN, MASK_COLUMN, RESERVED, SAMPLE_COLUMN
 from stoker.batch.structure import Node, is_nested, leaf_names, structure_to_json, take_apart
 from stoker.batch.values import DENSE, NESTED, RULE, Kind, kind_of
 from stoker.errors import CollateError
-from stoker.sample import Sample
+from stoker.sample import Sample, Write
 
 
 class BatchBuilder:
@@ -44,16 +44,23 @@ class BatchBuilder:
         self._nested: dict[int, dict[str, Node]] = {}
 
     def put(self, row: int, sample: Sample) -> None:
-        """Write a sample into its row; each row once, different rows from different threads at the same time.
+        """Write a sample into its row: :meth:`prepare`, and what it leaves to be done."""
+        for write in self.prepare(row, sample):
+            write()
 
-        Raises SampleError if the sample turns out to be bad while its pixels are made; its row must then not be among
-        those of :meth:`finish`. Raises CollateError if a value is of a kind that cannot travel. Arrays are not copied
-        where they do not fit their row, so they must not change before :meth:`finish`.
+    def prepare(self, row: int, sample: Sample) -> list[Write]:
+        """Write all of a sample into its row but the pixels; the result, called in this thread, makes those.
+
+        Each row once, different rows from different threads at the same time. This and the result raise SampleError if
+        the sample turns out to be bad; its row must then not be among those of :meth:`finish`. Raises CollateError if a
+        value is of a kind that cannot travel. Arrays are not copied where they do not fit their row, so they must not
+        change before :meth:`finish`.
         """
-        nested = {}
+        nested: dict[str, Node] = {}
+        writes: list[Write] = []
         for name, value in sample.fields.items():
             try:
-                part = self._put(row, name, value)
+                part = self._put(row, name, value, writes)
             except UnsupportedValueError as error:
                 raise CollateError(f"field {name!r} of sample {sample.origin.key!r}: {error}; {RULE}") from None
             if isinstance(part, Node):
@@ -63,6 +70,7 @@ class BatchBuilder:
         self._keys[row] = sample.origin.key
         self._names[row] = tuple(sample.fields)
         self._samples[row] = sample.index
+        return writes
 
     def finish(
         self, rows: NDArray[np.int64], mask: NDArray[np.bool_] | None, metadata: Mapping[str, str]
@@ -93,14 +101,18 @@ class BatchBuilder:
         first = range(len(rows))
         return first if np.array_equal(rows, first) else [int(row) for row in rows]
 
-    def _put(self, row: int, name: str, value: Any) -> Node | str:
+    def _put(self, row: int, name: str, value: Any, writes: list[Write]) -> Node | str:
         """Put one value, or the leaves of a nested one; returns its form, for a leaf its name."""
         kind = kind_of(value)
         if kind in DENSE:
-            self._field(name).put_dense(row, value, kind)
+            write = self._field(name).put_dense(row, value, kind)
+            if write is not None:
+                writes.append(write)
         elif kind in NESTED and is_nested(value, kind) and not (kind is Kind.MAPPING and self._mode(name) == "list"):
             form, class_name, parts = take_apart(name, value, kind)
-            return Node(form, class_name, tuple((key, self._put(row, f"{name}.{key}", part)) for key, part in parts))
+            return Node(
+                form, class_name, tuple((key, self._put(row, f"{name}.{key}", part, writes)) for key, part in parts)
+            )
         elif kind is Kind.OTHER:
             raise UnsupportedValueError(f"a {type(value).__module__}.{type(value).__qualname__} cannot travel")
         else:

@@ -16,6 +16,7 @@ from stoker.batch.columns import Made, allocate
 from stoker.batch.dtypes import dtype_name, is_stored_as_is, storage_dtype
 from stoker.batch.pool import BufferPool
 from stoker.batch.values import Dense, Kind, dense, scalar_dtype
+from stoker.sample import Deferred, Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +49,22 @@ class FieldRows:
         """Keep a value that is not an array or number until the batch is finished."""
         self._others[row] = value
 
-    def put_dense(self, row: int, value: Any, kind: Kind) -> None:
-        """Write an array or number into its row, or keep it beside the rows if it is not like the first."""
+    def put_dense(self, row: int, value: Any, kind: Kind) -> Write | None:
+        """Write an array or number into its row, or keep it beside the rows if it is not like the first.
+
+        Pixels that are not made yet are prepared: what is returned writes them.
+        """
         if self._mode != "stack":
             self._others[row] = dense(value, kind)
-            return
+            return None
         match kind:
             case Kind.SCALAR:
                 self._put_scalar(row, value)
             case Kind.DEFERRED:
-                block = self._block_for(dtype_name(np.dtype(value.dtype)), tuple(value.shape), weak=False)
-                if block is None:
-                    self._others[row] = dense(value, kind)
-                else:
-                    value.write(block.rows[row].view(value.dtype))
-                    self._present[row] = 1
+                return self._put_deferred(row, value)
             case _:
                 self._put_bits(row, dense(value, kind))
+        return None
 
     def finish(self, shown: Sequence[int], keys: Sequence[str]) -> list[Made]:
         """Make the columns whose row ``i`` is what was put into ``shown[i]``; a range shows the first rows as they are.
@@ -88,6 +88,14 @@ class FieldRows:
         else:
             block.rows[row] = value
             self._present[row] = 1
+
+    def _put_deferred(self, row: int, value: Deferred) -> Write | None:
+        block = self._block_for(dtype_name(value.dtype), value.shape, weak=False)
+        if block is None:
+            self._others[row] = dense(value, Kind.DEFERRED)
+            return None
+        self._present[row] = 1
+        return value.writer(block.rows[row].view(value.dtype))
 
     def _put_bits(self, row: int, value: Dense) -> None:
         block = self._block_for(value.dtype, value.bits.shape, weak=value.weak)

@@ -63,7 +63,7 @@ def kind_of(value: Any) -> Kind:
 
 @lru_cache(maxsize=512)  # a batch asks for every field of every row
 def _kind_of_type(value_type: Any) -> Kind:
-    if hasattr(value_type, "write") and hasattr(value_type, "array"):
+    if hasattr(value_type, "writer") and hasattr(value_type, "array"):
         return Kind.DEFERRED
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     if tensor is not None and issubclass(value_type, tensor):

@@ -12,7 +12,7 @@ from stoker.backends.program import Filtered, Program
 from stoker.engine.ticket import Ticket
 from stoker.errors import SampleError, SampleOrigin
 from stoker.formats.dataset import Dataset
-from stoker.sample import RawSample, Sample
+from stoker.sample import RawSample, Write
 
 OnRows = Callable[[Ticket, int, float], None]
 """Called in a decoding thread when rows of a ticket are done: how many, and the CPU seconds they took."""
@@ -80,21 +80,22 @@ class Decoders:
             del task
 
     def _rows(self, task: _Task) -> None:
-        """Run the ops on all rows, then put them into the batch, which is when most pixels are made."""
+        """Run the ops on all rows, then make their pixels."""
         ticket, thread = task.ticket, threading.get_ident()
-        assert ticket.builder is not None
-        samples: list[tuple[int, Sample]] = []
+        prepared: list[tuple[int, SampleOrigin, list[Write]]] = []
         for row in range(task.first, task.last):
             raw = self._raw(ticket, row)
             if raw is not None:
                 self._at[thread] = (raw.origin, time.monotonic())
-                self._run_ops(ticket, row, raw, samples)
-        for row, sample in samples:
-            self._at[thread] = (sample.origin, time.monotonic())
+                writes = self._prepared(ticket, row, raw)
+                prepared.append((row, raw.origin, writes))
+        for row, origin, writes in prepared:
+            self._at[thread] = (origin, time.monotonic())
             try:
-                ticket.builder.put(row, sample)
+                for write in writes:
+                    write()
             except SampleError as error:
-                ticket.errors[row] = error.at(sample.origin)
+                ticket.errors[row] = error.at(origin)
         self._at.pop(thread, None)
 
     def _raw(self, ticket: Ticket, row: int) -> RawSample | None:
@@ -114,18 +115,20 @@ class Decoders:
             return None
         return found
 
-    def _run_ops(self, ticket: Ticket, row: int, raw: RawSample, samples: list[tuple[int, Sample]]) -> None:
+    def _prepared(self, ticket: Ticket, row: int, raw: RawSample) -> list[Write]:
+        """Run the ops on a row; what is returned makes its pixels."""
         assert ticket.uniforms is not None
+        assert ticket.builder is not None
         work = ticket.work
         try:
             sample = self._program.run(
                 raw, index=int(work.samples[row]), seed=self._seed, epoch=work.epoch, uniforms=ticket.uniforms[row]
             )
+            if sample.conversion is not None:
+                ticket.conversions[row] = sample.conversion
+            return ticket.builder.prepare(row, sample)
         except SampleError as error:
             ticket.errors[row] = error.at(raw.origin)
         except Filtered as refusal:
             ticket.filtered[row] = refusal
-        else:
-            samples.append((row, sample))
-            if sample.conversion is not None:
-                ticket.conversions[row] = sample.conversion
+        return []

@@ -13,6 +13,7 @@ from stoker.backends.cpu.convert import Model, Wanted, convert
 from stoker.backends.cpu.jpeg_header import EOI, JpegHeader
 from stoker.backends.cpu.orientation import UPRIGHT
 from stoker.backends.cpu.packages import need
+from stoker.backends.cpu.picture import Read
 from stoker.errors import SampleError
 from stoker.ops.geometry import Window
 
@@ -36,50 +37,62 @@ class JpegSource:
         self.channels = wanted.channels(self.model)
         self.dtype = wanted.numpy_dtype
 
-    def read(self, window: Window) -> NDArray[Any]:
-        """Return a window, height × width × channels; it may be overwritten by this thread's next read.
+    def reader(self, window: Window) -> Read:
+        """Prepare to read a window, height × width × channels; it may be overwritten by this thread's next read.
 
-        Raises SampleError, and with ``strict`` does so for damage that lies outside the window too.
+        The call raises SampleError, and with ``strict`` does so for damage that lies outside the window too.
         """
-        orientation = self._header.orientation
-        stored = window if orientation is UPRIGHT else orientation.stored_window(window, *self.size)
-        try:
-            pixels = self._decode(stored)
-        except SampleError as error:
-            raise SampleError(error.reason, op=self._label) from error.__cause__
-        if not (self._wanted.is_usual and pixels.shape[2] == 3):
-            pixels = convert(pixels, "RGB" if pixels.shape[2] == 3 else self.model, self._wanted)
-        return pixels if orientation is UPRIGHT else orientation.apply(pixels)
+        orientation, wanted = self._header.orientation, self._wanted
+        if orientation is UPRIGHT and wanted.is_usual and self._header.channels == 3:
+            return self._decoder(window)
+        decode = self._decoder(window if orientation is UPRIGHT else orientation.stored_window(window, *self.size))
 
-    def _decode(self, window: Window) -> NDArray[np.uint8]:
-        header = self._header
-        if header.channels == 4:
-            return cut(self._inks(), window)
-        if not self._strict:
-            return self._tolerant(window)
-        return self._region(window, header.height)
+        def read() -> NDArray[Any]:
+            pixels: NDArray[Any] = decode()
+            pixels = convert(pixels, "RGB" if pixels.shape[2] == 3 else self.model, wanted)
+            return pixels if orientation is UPRIGHT else orientation.apply(pixels)
 
-    def _tolerant(self, window: Window) -> NDArray[np.uint8]:
-        """Decode what Pillow decodes; Pillow itself is asked as soon as anything is odd."""
+        return read
+
+    def _decoder(self, window: Window) -> Read:
+        """Prepare to decode a window as it is stored."""
+        library = turbo.load() if self._header.channels != 4 else None
+        last_row = self._header.height if self._strict else min(self._header.height, window.bottom + 1)
+        region = self._around(window, last_row)
+        quick = None
+        if library is not None and (self._strict or bytes(self._file[-2:]) == EOI):
+            quick = library.reader(self._file, region, self._decoded_channels)
+        top, left, height, width = window
+        rows, columns = (
+            slice(top - region.top, top - region.top + height),
+            slice(left - region.left, left - region.left + width),
+        )
+
+        def decode() -> NDArray[np.uint8]:
+            if quick is not None:
+                try:
+                    return quick()[rows, columns]
+                except SampleError:
+                    pass  # the slower ways say what is wrong, or know a kind of JPEG that has no parts
+            try:
+                return cut(self._whole(), window)
+            except SampleError as error:
+                raise SampleError(error.reason, op=self._label) from error.__cause__
+
+        return decode
+
+    def _whole(self) -> NDArray[np.uint8]:
+        """Decode all; without ``strict``, Pillow is asked as soon as anything is odd."""
+        if self._header.channels == 4:
+            return self._inks()
+        if self._strict:
+            return self._all()
         if bytes(self._file[-2:]) == EOI:
             try:
-                return self._region(window, min(self._header.height, window.bottom + 1))
+                return self._all()
             except SampleError:
                 pass
-        return cut(by_pillow(self._file), window)
-
-    def _region(self, window: Window, bottom: int) -> NDArray[np.uint8]:
-        """Decode a window; damage below row ``bottom`` is not seen, where a part can be decoded at all."""
-        library = turbo.load()
-        if library is None:
-            return cut(self._all(), window)
-        region = self._around(window, bottom)
-        try:
-            pixels = library.decode(self._file, region, self._decoded_channels)
-        except SampleError:
-            return cut(self._all(), window)  # says what is wrong, or knows a kind that has no parts
-        top, left = window.top - region.top, window.left - region.left
-        return pixels[top : top + window.height, left : left + window.width]
+        return by_pillow(self._file)
 
     def _around(self, window: Window, bottom: int) -> Window:
         """The region to decode, so that its pixels in the window are those of the whole picture.

@@ -14,7 +14,7 @@ from stoker.backends.registry import implements
 from stoker.errors import SampleError
 from stoker.ops.normalize import Normalize
 from stoker.ops.to_layout import ToLayout
-from stoker.sample import Deferred, Sample
+from stoker.sample import Deferred, Sample, Write
 
 
 class _Numbers:
@@ -26,14 +26,14 @@ class _Numbers:
         self.shape = image.shape
         self.dtype = np.dtype(np.float32)
 
-    def write(self, out: NDArray[Any]) -> None:
-        """Fill ``out``."""
-        self._scaling.apply(self._image.array(), out)
+    def writer(self, out: NDArray[Any]) -> Write:
+        """Prepare to fill ``out``."""
+        return lambda: self._scaling.apply(self._image.array(), out)
 
     def array(self) -> NDArray[Any]:
         """Return the numbers as a new array."""
         out = np.empty(self.shape, self.dtype)
-        self.write(out)
+        self.writer(out)()
         return out
 
 
@@ -46,14 +46,15 @@ class _ChannelsFirst:
         self.shape = (channels, height, width)
         self.dtype = image.dtype
 
-    def write(self, out: NDArray[Any]) -> None:
-        """Fill ``out``."""
-        need("cv2").split(self._image.array(), list(out))
+    def writer(self, out: NDArray[Any]) -> Write:
+        """Prepare to fill ``out``."""
+        split, planes = need("cv2").split, list(out)
+        return lambda: split(self._image.array(), planes)
 
     def array(self) -> NDArray[Any]:
         """Return the pixels as a new array."""
         out = np.empty(self.shape, self.dtype)
-        self.write(out)
+        self.writer(out)()
         return out
 
 

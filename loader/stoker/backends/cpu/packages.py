@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from types import ModuleType
 
@@ -10,6 +11,7 @@ from stoker.errors import MissingDependencyError
 _DISTRIBUTIONS = {"cv2": "opencv-python-headless", "PIL.Image": "pillow", "simplejpeg": "simplejpeg"}
 
 
+@functools.cache
 def need(module: str) -> ModuleType:
     """Import ``module``. Raises MissingDependencyError with the extra that brings it."""
     try:

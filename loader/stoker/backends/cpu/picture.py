@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +14,10 @@ from stoker.backends.cpu.packages import need
 from stoker.errors import SampleError
 from stoker.ops.geometry import Window, whole
 from stoker.ops.sampling import Sampling
-from stoker.sample import Deferred, Sample
+from stoker.sample import Deferred, Sample, Write
+
+Read = Callable[[], NDArray[Any]]
+"""Gives pixels, height × width × channels; not to be changed, overwritten by the thread's next read."""
 
 
 class Source(Protocol):
@@ -23,8 +28,8 @@ class Source(Protocol):
     channels: int
     dtype: np.dtype[Any]
 
-    def read(self, window: Window) -> NDArray[Any]:
-        """Return a window, height × width × channels; not to be changed, overwritten by the thread's next read."""
+    def reader(self, window: Window) -> Read:
+        """Prepare to read a window; to be called in the same thread. The call raises SampleError if the file is bad."""
         ...
 
 
@@ -37,9 +42,10 @@ class ArraySource:
         self.channels = pixels.shape[2]
         self.dtype = pixels.dtype
 
-    def read(self, window: Window) -> NDArray[Any]:
-        """Return a view of a window."""
-        return self.pixels[window.top : window.bottom, window.left : window.right]
+    def reader(self, window: Window) -> Read:
+        """Prepare a view of a window."""
+        part = self.pixels[window.top : window.bottom, window.left : window.right]
+        return lambda: part
 
 
 class _Plan(NamedTuple):
@@ -109,33 +115,47 @@ class Picture:
         mirrored = plan._replace(horizontal=plan.horizontal != horizontal, vertical=plan.vertical != vertical)
         return Picture(self._source, mirrored)
 
-    def write(self, out: NDArray[Any]) -> None:
-        """Make the pixels in ``out``: this shape and dtype, C-contiguous. Raises SampleError if the file is bad."""
+    def writer(self, out: NDArray[Any]) -> Write:
+        """Prepare to make the pixels in ``out``: this shape and dtype, C-contiguous. To be called in this thread.
+
+        The call raises SampleError if the file is bad. It runs little Python code of its own: what can be worked out
+        beforehand was, while that code was in the core's caches.
+        """
         plan = self._plan
-        pixels = self._source.read(plan.window)
+        read, place = self._source.reader(plan.window), self._placer(out)
+        if not (plan.horizontal or plan.vertical):
+            return lambda: place(read())
+        flip, code = need("cv2").flip, -1 if plan.horizontal and plan.vertical else int(plan.horizontal)
+
+        def write() -> None:
+            place(read())
+            flip(out, code, dst=out)
+
+        return write
+
+    def _placer(self, out: NDArray[Any]) -> Callable[[NDArray[Any]], None]:
+        """Prepare to resize and trim what was read."""
+        plan, channels, dtype = self._plan, self._source.channels, self._source.dtype
         if plan.size is None or plan.sampling is None:
-            np.copyto(out, pixels)
-        elif plan.trim is None:
-            resample.resize(pixels, out, plan.sampling)
-        else:
-            resized = np.empty((*plan.size, self._source.channels), self._source.dtype)
-            resample.resize(pixels, resized, plan.sampling)
-            trim = plan.trim
-            np.copyto(out, resized[trim.top : trim.bottom, trim.left : trim.right])
-        if plan.horizontal or plan.vertical:
-            _mirror(out, horizontal=plan.horizontal, vertical=plan.vertical)
+            return functools.partial(np.copyto, out)
+        shape = (plan.window.height, plan.window.width, channels)
+        if plan.trim is None:
+            return resample.resizer(shape, out, plan.sampling)
+        resized = np.empty((*plan.size, channels), dtype)
+        resize = resample.resizer(shape, resized, plan.sampling)
+        part = resized[plan.trim.top : plan.trim.bottom, plan.trim.left : plan.trim.right]
+
+        def place(pixels: NDArray[Any]) -> None:
+            resize(pixels)
+            np.copyto(out, part)
+
+        return place
 
     def array(self) -> NDArray[Any]:
         """Return the pixels as an array that is the caller's to keep and to change."""
         out = np.empty(self.shape, self.dtype)
-        self.write(out)
+        self.writer(out)()
         return out
-
-
-def _mirror(pixels: NDArray[Any], *, horizontal: bool, vertical: bool) -> None:
-    """Mirror contiguous pixels in place."""
-    code = -1 if horizontal and vertical else int(horizontal)
-    need("cv2").flip(pixels, code, dst=pixels)
 
 
 def picture(sample: Sample, field: str) -> Picture:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,18 +21,24 @@ from stoker.ops.sampling import Interpolation, Sampling
 _scratch = Scratch()
 
 
-def resize(pixels: NDArray[Any], out: NDArray[Any], sampling: Sampling) -> None:
-    """Fill ``out`` (contiguous, height × width × channels, same dtype) with resized ``pixels``."""
-    if pixels.shape == out.shape:
-        np.copyto(out, pixels)
-    elif sampling.interpolation == "nearest":
-        _nearest(pixels, out)
-    elif not sampling.antialias:
-        _plain(pixels, out, sampling)
-    elif pixels.dtype == np.uint8 and (torch := torch_here()) is not None:
-        torch.resize(pixels, out, sampling.interpolation)
-    else:
-        _by_pillow(pixels, out, sampling)
+Resize = Callable[[NDArray[Any]], None]
+"""Resizes pixels into the place it was prepared for."""
+
+
+def resizer(shape: tuple[int, int, int], out: NDArray[Any], sampling: Sampling) -> Resize:
+    """Prepare to fill ``out`` (contiguous, height × width × channels) with resized pixels of its dtype and ``shape``.
+
+    To be called in the same thread.
+    """
+    if shape == out.shape:
+        return functools.partial(np.copyto, out)
+    if sampling.interpolation == "nearest":
+        return lambda pixels: _nearest(pixels, out)
+    if not sampling.antialias:
+        return _plain(out, sampling)
+    if out.dtype == np.uint8 and (torch := torch_here()) is not None:
+        return torch.resizer(shape, out, sampling.interpolation)
+    return lambda pixels: _by_pillow(pixels, out, sampling)
 
 
 class Torch:
@@ -43,21 +51,27 @@ class Torch:
         self._resizers = {"bilinear": aten._upsample_bilinear2d_aa.out, "bicubic": aten._upsample_bicubic2d_aa.out}
         self._from_numpy = torch.from_numpy
 
-    def resize(self, pixels: NDArray[Any], out: NDArray[Any], interpolation: Interpolation) -> None:
-        """Resize as Pillow does, up to rounding.
+    def resizer(self, shape: tuple[int, int, int], out: NDArray[Any], interpolation: Interpolation) -> Resize:
+        """Prepare to resize as Pillow does, up to rounding.
 
         What comes in is made contiguous first: torch would do so in threads of its own, new ones for each of ours.
         """
-        dense = _scratch.take(pixels.size).reshape(pixels.shape)
-        np.copyto(dense, pixels)
-        source, target = self._planes(dense), self._planes(out)
-        self._resizers[interpolation](source, out.shape[:2], False, None, None, out=target)
+        dense = _scratch.take(math.prod(shape)).reshape(shape)
+        source, target, size = self._planes(dense), self._planes(out), out.shape[:2]
+        resample = self._resizers[interpolation]
+
+        def resize(pixels: NDArray[Any]) -> None:
+            np.copyto(dense, pixels)
+            resample(source, size, False, None, None, out=target)
+
+        return resize
 
     def _planes(self, pixels: NDArray[Any]) -> Any:
-        """Return a tensor of shape (1, channels, height, width) on the same memory."""
-        height, width, channels = pixels.shape
-        row = width * channels
-        return self._from_numpy(pixels).as_strided((1, channels, height, width), (height * row, 1, row, channels))
+        """Return a tensor of shape (1, channels, height, width) on the same memory.
+
+        NumPy changes the axes, since each call of a tensor's method gives the GIL away and waits for it.
+        """
+        return self._from_numpy(pixels.reshape(1, *pixels.shape).transpose(0, 3, 1, 2))
 
 
 @functools.cache
@@ -94,7 +108,12 @@ def _nearest(pixels: NDArray[Any], out: NDArray[Any]) -> None:
     np.copyto(out, pixels[rows[:, None], columns])
 
 
-def _plain(pixels: NDArray[Any], out: NDArray[Any], sampling: Sampling) -> None:
+def _plain(out: NDArray[Any], sampling: Sampling) -> Resize:
     cv2 = need("cv2")
     method = cv2.INTER_LINEAR if sampling.interpolation == "bilinear" else cv2.INTER_CUBIC
-    cv2.resize(pixels, out.shape[1::-1], dst=out, interpolation=method)
+    resize, size = cv2.resize, out.shape[1::-1]
+
+    def plain(pixels: NDArray[Any]) -> None:
+        resize(pixels, size, dst=out, interpolation=method)
+
+    return plain

@@ -57,26 +57,40 @@ class Turbo:
         destroy = declared(quick, "tj3Destroy", None, handle)
         self._mine = _PerThread(create, destroy)
 
-    def decode(self, file: bytes | memoryview, region: Window, channels: int) -> NDArray[np.uint8]:
-        """Decode a region, whose left edge lies on an MCU's: height × width × ``channels``, 1 or 3.
+    def reader(self, file: bytes | memoryview, region: Window, channels: int) -> Callable[[], NDArray[np.uint8]]:
+        """Prepare to decode a region, whose left edge lies on an MCU's: height × width × ``channels``, 1 or 3.
 
-        The result is overwritten by the thread's next call. Raises SampleError with the library's words for any damage
-        up to the region's last row, and for a kind of JPEG that it cannot decode in part.
+        To be called in this thread; the result is overwritten by the thread's next decoding. The call raises
+        SampleError with the library's words for any damage up to the region's last row, and for a kind of JPEG that it
+        cannot decode in part.
         """
         mine = self._mine.decoder
         top, left, height, width = region
         num_bytes = height * width * channels
-        out, out_address = mine.memory(num_bytes)
-        handle, address, size = mine.handle, address_of(np.frombuffer(file, np.uint8)), len(file)
-        if (
-            self._parse(handle, address, size)
-            or self._set_region(handle, _Region(left, top, width, height))
-            or self._decode(handle, address, size, out_address, 0, _PIXEL_FORMATS[channels])
-        ):
-            text = self._error_text(handle).decode(errors="replace")
-            mine.renew()
-            raise SampleError(text)
-        return out[:num_bytes].reshape(height, width, channels)
+        memory, out_address = mine.memory(num_bytes)
+        out = memory[:num_bytes].reshape(height, width, channels)
+        encoded = np.frombuffer(file, np.uint8)
+        address, size, area, pixel_format = (
+            address_of(encoded),
+            len(file),
+            _Region(left, top, width, height),
+            _PIXEL_FORMATS[channels],
+        )
+        parse, set_region, decode = self._parse, self._set_region, self._decode
+
+        def read() -> NDArray[np.uint8]:
+            handle = mine.handle
+            if (
+                parse(handle, address, size)
+                or set_region(handle, area)
+                or decode(handle, address, size, out_address, 0, pixel_format)
+            ):
+                text = self._error_text(handle).decode(errors="replace")
+                mine.renew()
+                raise SampleError(text)
+            return out
+
+        return read
 
 
 def address_of(array: NDArray[np.uint8]) -> int:
@@ -156,7 +170,7 @@ def _agrees(turbo: Turbo) -> bool:
     pixels = np.stack([3 * y, 2 * x, (x * y) % 251], axis=-1).astype(np.uint8)
     file = simplejpeg.encode_jpeg(pixels, quality=90, colorsubsampling="420")
     try:
-        out = turbo.decode(file, Window(17, 32, 30, 40), 3)
+        out = turbo.reader(file, Window(17, 32, 30, 40), 3)()
     except SampleError:
         return False
     part = simplejpeg.decode_jpeg(file)[17:47, 32:72]

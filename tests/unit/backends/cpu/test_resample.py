@@ -24,7 +24,7 @@ def test_without_torch_pixels_are_exactly_pillows(
     as_pillow = Image.fromarray(np.ascontiguousarray(picture if channels == 3 else picture[..., 0]))
     for height, width in ((40, 60), (110, 30), (200, 300), (1, 1)):
         out = np.zeros((height, width, channels), np.uint8)
-        resample.resize(picture, out, Sampling(interpolation, antialias=True))
+        resample.resizer(picture.shape, out, Sampling(interpolation, antialias=True))(picture)
         expected = np.asarray(as_pillow.resize((width, height), Image.Resampling[interpolation.upper()]))
         assert (out == expected.reshape(out.shape)).all()
 
@@ -38,8 +38,10 @@ def test_what_comes_in_may_be_a_view_and_is_left_alone(antialias: bool, channels
     view = whole[5:90, 7:99, :channels]
     view.setflags(write=False)
     from_view, from_copy = (np.zeros((31, 47, channels), dtype) for _ in range(2))
-    resample.resize(view, from_view, Sampling("bilinear", antialias))
-    resample.resize(np.ascontiguousarray(view), from_copy, Sampling("bilinear", antialias))
+    resample.resizer(view.shape, from_view, Sampling("bilinear", antialias))(view)
+    resample.resizer(np.ascontiguousarray(view).shape, from_copy, Sampling("bilinear", antialias))(
+        np.ascontiguousarray(view)
+    )
     assert (from_view == from_copy).all()
     assert (whole == before).all()
 
@@ -47,5 +49,5 @@ def test_what_comes_in_may_be_a_view_and_is_left_alone(antialias: bool, channels
 def test_wide_numbers_are_not_clipped_to_bytes() -> None:
     wide = np.linspace(0, 65535, 64 * 64).reshape(64, 64, 1).astype(np.uint16)
     out = np.zeros((16, 16, 1), np.uint16)
-    resample.resize(wide, out, Sampling("bilinear", antialias=True))
+    resample.resizer(wide.shape, out, Sampling("bilinear", antialias=True))(wide)
     assert out.max() > 60_000
