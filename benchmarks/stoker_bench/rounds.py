@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from stoker_bench import quiet
 from stoker_bench.contender import Contender
 
 
@@ -30,13 +31,21 @@ def rotated(names: Sequence[str], round_index: int) -> list[str]:
 
 
 def measure(
-    contenders: Sequence[Contender], num_rounds: int, num_batches: int, tell: Callable[[int, str, float], None]
+    contenders: Sequence[Contender],
+    num_rounds: int,
+    num_batches: int,
+    tell: Callable[[int, str, float], None],
+    settle: Callable[[], None] = quiet.wait,
 ) -> dict[str, list[float]]:
-    """Return each contender's images per second, round by round; ``tell`` hears of each figure as it comes."""
+    """Return each contender's images per second, round by round; ``tell`` hears of each figure as it comes.
+
+    ``settle`` is called before each measurement and returns when the machine is idle.
+    """
     by_name = {contender.name: contender for contender in contenders}
     found: dict[str, list[float]] = {name: [] for name in by_name}
     for round_index in range(num_rounds):
         for name in rotated(list(by_name), round_index):
+            settle()
             rate = by_name[name].images_per_s(num_batches)
             found[name].append(rate)
             tell(round_index, name, rate)

@@ -24,7 +24,7 @@ from stoker.engine.quarantine import Quarantine
 from stoker.engine.retries import RetryTally
 from stoker.engine.stats import Counters, verdict
 from stoker.engine.ticket import Ticket
-from stoker.engine.tuning import default_read_bytes, num_cores
+from stoker.engine.tuning import default_concurrency, default_read_bytes, num_cores
 from stoker.errors import ClosedError, SpecError, TooManyBadSamplesError
 from stoker.formats.dataset import Dataset
 from stoker.formats.open import open_dataset
@@ -32,7 +32,6 @@ from stoker.formats.source import Source
 from stoker.pipeline import Pipeline
 from stoker.plan.resume import Position
 from stoker.state import from_state, identity, to_state
-from stoker.storage.concurrency import Concurrency
 from stoker.storage.daemon_pool import DaemonPool
 
 Output = Literal["torch", "numpy", "jax", "arrow"]
@@ -107,7 +106,7 @@ class DataLoader:
             read_bytes=read_bytes or default_read_bytes(self._feed),
             prefetch_bytes=prefetch_bytes,
             timeout_s=timeout_s,
-            concurrency=Concurrency(),
+            concurrency=default_concurrency(source),
         )
         self._pool = BufferPool()
         self._counters = Counters()

@@ -6,6 +6,9 @@ import math
 import os
 
 from stoker.engine.feed import Feed
+from stoker.formats.source import Source, Tar
+from stoker.storage.concurrency import Concurrency
+from stoker.storage.urls import scheme_of
 
 _MIN_READ_BYTES = 256 << 20
 _MAX_READ_BYTES = 4 << 30
@@ -15,6 +18,16 @@ def num_cores() -> int:
     """Cores this process may run on."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def default_concurrency(source: Source) -> Concurrency:
+    """Where to begin with reads in flight; measured throughput decides from there.
+
+    A local file that the system has cached is read in a fraction of a millisecond, and each thread more that does so
+    competes with the decoders for the GIL: 8 cost 7 % of the rate that 2 gave.
+    """
+    first = source.patterns[0] if isinstance(source, Tar) else source.url
+    return Concurrency(in_flight=2) if scheme_of(first) == "file" else Concurrency()
 
 
 def default_read_bytes(feed: Feed) -> int:

@@ -31,7 +31,7 @@ def test_each_contender_comes_first_and_last_in_some_round() -> None:
 def test_ratios_are_medians_of_rounds_and_a_drift_of_the_machine_cancels() -> None:
     ours, theirs = Steady("ours", [200.0, 100.0, 50.0]), Steady("theirs", [100.0, 50.0, 20.0])
     told: list[tuple[int, str, float]] = []
-    found = rounds.measure([ours, theirs], 3, 1, lambda *figure: told.append(figure))
+    found = rounds.measure([ours, theirs], 3, 1, lambda *figure: told.append(figure), settle=lambda: None)
     assert found == {"ours": [200.0, 100.0, 50.0], "theirs": [100.0, 50.0, 20.0]}
     assert len(told) == 6
     assert rounds.ratios(found, "ours") == {"theirs": Spread(2.0, 2.0, 2.5)}
