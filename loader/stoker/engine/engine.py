@@ -264,7 +264,7 @@ class Engine:
                     ticket.num_missing -= 1
                     if not ticket.num_missing:
                         ticket.ready_s = time.monotonic()
-            self._room.notify()
+                        self._room.notify()
 
     def _on_rows(self, ticket: Ticket, num_rows: int, cpu_s: float) -> None:
         with self._lock:
