@@ -66,7 +66,8 @@ def demo(
     console.print(f"one augmented batch: {sheet}", soft_wrap=True)
     console.print(verdict(result), soft_wrap=True)
     if importlib.util.find_spec("torch") is None:
-        console.print("Without PyTorch, Pillow resizes the pictures, which takes longer; stoker[torch] brings it.")
+        text = "Without PyTorch, Pillow resizes the pictures, which takes longer; stoker[torch] brings it."
+        console.print(text, markup=False, soft_wrap=True)
 
 
 def verdict(result: LoopResult) -> str:

@@ -18,6 +18,7 @@ from stoker import ranks
 from stoker.backends.registry import compile_ops
 from stoker.batch import convert
 from stoker.batch.pool import BufferPool
+from stoker.engine import leaving
 from stoker.engine.engine import Engine, Limits
 from stoker.engine.feed import Feed
 from stoker.engine.quarantine import Quarantine
@@ -25,12 +26,13 @@ from stoker.engine.retries import RetryTally
 from stoker.engine.stats import Counters, verdict
 from stoker.engine.ticket import Ticket
 from stoker.engine.tuning import default_concurrency, default_read_bytes, num_cores
-from stoker.errors import ClosedError, SpecError, TooManyBadSamplesError
+from stoker.errors import ClosedError, MissingDependencyError, SpecError, TooManyBadSamplesError
 from stoker.formats.dataset import Dataset
 from stoker.formats.open import open_dataset
 from stoker.formats.source import Source
 from stoker.pipeline import Pipeline
 from stoker.plan.resume import Position
+from stoker.randomness import MAX_EPOCHS
 from stoker.state import from_state, identity, to_state
 from stoker.storage.daemon_pool import DaemonPool
 
@@ -87,6 +89,11 @@ class DataLoader:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         quarantine: str | Path | None = None,
     ) -> None:
+        if not isinstance(pipeline, Pipeline):
+            raise SpecError(
+                f"DataLoader: expected a stoker.Pipeline, found {type(pipeline).__name__}; for a URL take "
+                'stoker.Pipeline.preset("imagenet_train", url, batch_size=256)'
+            )
         if num_workers != 0:
             raise SpecError(f"num_workers is {num_workers}; only 0 (threads of this process) is there yet")
         self._closed = False
@@ -122,7 +129,14 @@ class DataLoader:
         self._engine_pid = 0
         self._finalizer: weakref.finalize[Any, Any] | None = None
         if not len(self):
-            _LOG.warning("%s: %d samples give no batch: %r", self, self._dataset.chunks.num_samples, pipeline.tail)
+            _LOG.warning(
+                "%d samples, batches of %d on %d ranks, tail=%r: an epoch has no batch; take a smaller batch_size or "
+                'tail="pad"',
+                self._dataset.chunks.num_samples,
+                pipeline.batch_size,
+                self.rank.world_size,
+                pipeline.tail_for(self.rank.world_size),
+            )
 
     # -- iterating ----------------------------------------------------------------------------------------------------
 
@@ -144,6 +158,8 @@ class DataLoader:
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next iteration. A position loaded or skipped to inside this epoch is kept."""
         self._check_open()
+        if not 0 <= int(epoch) < MAX_EPOCHS:
+            raise SpecError(f"set_epoch({epoch!r}): expected a whole number from 0 to {MAX_EPOCHS - 1}")
         if self._begun or epoch != self._position.epoch:
             self._position = self._feed.start(epoch)
         self._begun, self._chosen = False, True
@@ -255,7 +271,7 @@ class DataLoader:
             )
             engine.start(self._feed.work(self._position))
             self._engine, self._engine_pid = engine, os.getpid()
-            self._finalizer = weakref.finalize(self, _close_in, engine, self._tally, os.getpid())
+            self._finalizer = leaving.close_later(self, engine, self._tally)
         return self._engine
 
     def _stop_engine(self) -> None:
@@ -320,18 +336,13 @@ def _opened(source: Source, tally: RetryTally) -> Dataset:
         raise
 
 
-def _close_in(engine: Engine, tally: RetryTally, pid: int) -> None:
-    """Close an engine in the process it belongs to; a fork of it has none of its threads."""
-    if os.getpid() == pid:
-        tally.close()
-        engine.close()
-
-
 def _checked_output(output: Output | None, *, pin_memory: bool, device: Any) -> Output:
     if output is None:
         output = "torch" if importlib.util.find_spec("torch") else "numpy"
     if output not in get_args(Output):
         raise SpecError(f"output is {output!r}; expected one of {', '.join(get_args(Output))}")
+    if output == "jax" and not importlib.util.find_spec("jax"):
+        raise MissingDependencyError('output="jax" needs JAX: pip install jax')
     if output != "torch" and (pin_memory or device is not None):
         raise SpecError(f'pin_memory and device go with output="torch", not with {output!r}')
     return output

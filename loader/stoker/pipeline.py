@@ -20,6 +20,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from pydantic import StrictBool
+
 from stoker import ops as all_ops
 from stoker.errors import SpecError
 from stoker.formats import source as sources
@@ -62,7 +64,7 @@ class Pipeline:
     source: Source
     ops: Sequence[Op]
     batch_size: int
-    shuffle: bool | Literal["full"] = False
+    shuffle: StrictBool | Literal["full"] = False
     seed: int = 0
     drop_last: bool = False
     on_error: OnError = "raise"

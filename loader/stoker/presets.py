@@ -47,6 +47,7 @@ def make(
     size: int = 224,
     fast: bool = False,
     normalize: bool = False,
+    storage_options: dict[str, str] | None = None,
     **settings: Any,
 ) -> Pipeline:
     """Make the preset ``name`` over ``source`` (a source, or URLs of tars).
@@ -55,7 +56,7 @@ def make(
     centre crop, label. Both give ``image`` uint8 (batch, size, size, 3) and ``cls`` int64 (batch,), with the pixels of
     torchvision's transforms on Pillow images; ``fast`` takes plain bilinear, see ``backends/README.md`` for by how
     much it differs. ``normalize`` gives float32 (batch, 3, size, size) with ImageNet's mean and deviation. ``settings``
-    are arguments of :class:`Pipeline`.
+    are arguments of :class:`Pipeline`; ``storage_options`` go to the tars' store.
     """
     if name not in _PRESETS:
         raise SpecError(f"no preset is named {name!r}; known: {', '.join(_PRESETS)}")
@@ -63,10 +64,14 @@ def make(
     chain = steps(size, fast=fast)
     if normalize:
         chain[3:3] = [ops.Normalize("image", mean=_MEAN, std=_STD), ops.ToLayout("image", "NCHW")]
-    return Pipeline(_as_source(source), tuple(chain), **{**defaults, **settings})
+    return Pipeline(_as_source(source, storage_options), tuple(chain), **{**defaults, **settings})
 
 
-def _as_source(source: Source | str | Sequence[str]) -> Source:
+def _as_source(source: Source | str | Sequence[str], storage_options: dict[str, str] | None) -> Source:
     if isinstance(source, str):
-        return tar(source)
-    return tar(*source) if isinstance(source, Sequence) else source
+        return tar(source, storage_options=storage_options)
+    if isinstance(source, Sequence):
+        return tar(*source, storage_options=storage_options)
+    if storage_options is not None:
+        raise SpecError("storage_options belong to the source that is given: stoker.tar(url, storage_options=…)")
+    return source

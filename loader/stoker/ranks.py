@@ -47,7 +47,10 @@ def _from_torch() -> Rank | None:
 
 def _from_environment(environment: Mapping[str, str]) -> Rank | None:
     for index_name, size_name in _VARIABLES:
-        if index_name in environment and size_name in environment:
+        if (index_name in environment) != (size_name in environment):
+            found, missing = (index_name, size_name) if index_name in environment else (size_name, index_name)
+            raise SpecError(f"the environment has {found} but not {missing}; give rank and world_size")
+        if index_name in environment:
             try:
                 return Rank(int(environment[index_name]), int(environment[size_name]))
             except ValueError:

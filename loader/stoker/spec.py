@@ -34,7 +34,7 @@ def spec(cls: type[T]) -> type[T]:
         try:
             checked_init(self, *args, **kwargs)
         except pydantic.ValidationError as error:
-            raise _own(error) or SpecError(_explain(made.__name__, error)) from None
+            raise _own(error) or SpecError(_explain(made.__name__, known, error)) from None
 
     made.__init__ = checked  # type: ignore[method-assign]  # pydantic's own error is not ours to show
     return made  # type: ignore[return-value]  # pydantic returns its protocol type
@@ -52,9 +52,14 @@ def _own(error: pydantic.ValidationError) -> SpecError | None:
     return next((cause for cause in causes if isinstance(cause, SpecError)), None)
 
 
-def _explain(owner: str, error: pydantic.ValidationError) -> str:
-    lines = []
+def _explain(owner: str, known: list[str], error: pydantic.ValidationError) -> str:
+    """The first thing that is wrong with each argument, by its name."""
+    lines: dict[str, str] = {}
     for item in error.errors(include_url=False):
-        place = ".".join(str(part) for part in item["loc"])
-        lines.append(f"{owner}: argument {place!r}: {item['msg']}, found {item['input']!r}")
-    return "; ".join(lines)
+        first = item["loc"][0]
+        name = known[first] if isinstance(first, int) and first < len(known) else str(first)
+        if item["type"] in ("missing", "missing_argument"):
+            lines.setdefault(name, f"{owner} needs {name!r}")
+        else:
+            lines.setdefault(name, f"{owner}: argument {name!r}: {item['msg']}, found {item['input']!r}")
+    return "; ".join(lines.values())

@@ -75,6 +75,17 @@ def stoker_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("stoker")]
 
 
+def threads_left(timeout_s: float = DEADLINE_S) -> list[str]:
+    """The names of Stoker's threads that have not ended by themselves within this time."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        running = [thread for thread in threading.enumerate() if thread.name.startswith("stoker")]
+        if not running:
+            break
+        running[0].join(max(0.0, end - time.monotonic()))
+    return stoker_threads()
+
+
 def say(value: Any) -> None:
     """Print a line that the test reads."""
     sys.stdout.write(json.dumps(value) + "\n")

@@ -27,6 +27,12 @@ def test_an_impossible_rank_is_refused(rank: int, world_size: int) -> None:
         find(rank, world_size, {})
 
 
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
+def test_half_of_the_launchers_variables_is_refused(name: str) -> None:
+    with pytest.raises(SpecError, match=f"has {name} but not"):
+        find(None, None, {name: "1"})
+
+
 def test_half_of_it_is_refused() -> None:
     with pytest.raises(SpecError, match="both of them or neither"):
         find(0, None, {})

@@ -169,8 +169,11 @@ class Engine:
     def _count(self, ticket: Ticket, begun: float) -> None:
         now = time.monotonic()
         reading = min(max(ticket.ready_s - begun, 0.0), now - begun)
-        self._counters.wait_read_s += reading
-        self._counters.wait_decode_s += now - begun - reading
+        if ticket.number == 0:
+            self._counters.start_s += now - begun
+        else:
+            self._counters.wait_read_s += reading
+            self._counters.wait_decode_s += now - begun - reading
         if ticket.batch is not None:
             self._counters.batches += 1
             self._counters.samples += ticket.batch.num_rows

@@ -11,7 +11,8 @@ class Counters:
     """Running sums since the loader was made. Written under the engine's lock.
 
     ``wait_*_s`` is what the trainer waited inside ``next()``: for chunks that were not there yet, or for samples that
-    were not decoded yet. ``between_s`` is the time it spent outside, on its own step.
+    were not decoded yet; ``start_s`` is what it waited for the first batch after a start or a jump, which says nothing
+    of the rate. ``between_s`` is the time it spent outside, on its own step.
     """
 
     batches: int = 0
@@ -23,6 +24,7 @@ class Counters:
     reads: int = 0
     read_s: float = 0.0
     decode_s: float = 0.0
+    start_s: float = 0.0
     wait_read_s: float = 0.0
     wait_decode_s: float = 0.0
     between_s: float = 0.0

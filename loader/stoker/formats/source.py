@@ -85,6 +85,9 @@ _KINDS: dict[str, type[Tar | Files]] = {"tar": Tar, "files": Files}
 
 def tar(*patterns: str | os.PathLike[str], **options: Any) -> Tar:
     """Samples in tar files: ``stoker.tar("s3://bucket/train-{0000..0146}.tar")``; options as in :class:`Tar`."""
+    for pattern in patterns:
+        if not isinstance(pattern, str | os.PathLike):
+            raise SpecError(f"tar() takes URLs, found a {type(pattern).__name__}; for a list of them: tar(*urls)")
     return Tar(tuple(os.fspath(pattern) for pattern in patterns), **options)
 
 

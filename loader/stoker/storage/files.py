@@ -35,7 +35,7 @@ class FileStore:
         with _translated(url):
             status = os.stat(path)
         if not _is_file(status):
-            raise StorageError(f"{normalize(url)} is not a file")
+            raise StorageError(f"{normalize(url)} is not a file; for a folder of pictures take stoker.files(…)")
         return _info(path, status)
 
     def list(self, prefix: str, *, max_depth: int | None = None) -> Iterator[ObjectInfo]:
