@@ -46,8 +46,10 @@ class Readers:
         self._begin_window()
 
     def submit(self, uses: Sequence[ChunkUse]) -> None:
-        """Queue chunks to be read."""
+        """Queue chunks to be read; nothing once it closes, for a thread that starts then is one that nobody joins."""
         with self._changed:
+            if self._closing:
+                return
             self._queue.extend(uses)
             self._grow()
             self._changed.notify(len(uses))

@@ -91,7 +91,7 @@ def load(stores: Stores, url: str) -> FileTable:
     size_bytes = stores.of(url).head(url).size_bytes
     with broken_is_manifest_error(url), open_parquet(RemoteFile(stores, url, size_bytes)) as file:
         content = read_described(url, file, "files")
-        rows = file.read()
+        rows = file.read(use_threads=False)
         path, label = _whole(rows.column("path")), _whole(rows.column("label"))
         size = rows.column("size").to_numpy()
         folder = content["folder"] or url.rpartition("/")[0] + "/"

@@ -94,7 +94,7 @@ class StoredRows:
         while row >= self._group_start + len(self._group):
             self._group_start += len(self._group)
             self._group_index += 1
-            self._group = self._file.read_row_group(self._group_index)
+            self._group = self._file.read_row_group(self._group_index, use_threads=False)
 
 
 def field_counts(stores: Stores, manifest: Manifest) -> dict[str, int]:
@@ -102,7 +102,7 @@ def field_counts(stores: Stores, manifest: Manifest) -> dict[str, int]:
     counts: dict[str, int] = {}
     with open_parquet(RemoteFile(stores, manifest.url, stores.of(manifest.url).head(manifest.url).size_bytes)) as file:
         for group in range(file.num_row_groups):
-            column = file.read_row_group(group, columns=["fields"]).column("fields")
+            column = file.read_row_group(group, columns=["fields"], use_threads=False).column("fields")
             for chunk in column.chunks:
                 for entry in chunk.flatten().value_counts().to_pylist():
                     counts[entry["values"]] = counts.get(entry["values"], 0) + entry["counts"]
@@ -158,7 +158,7 @@ def _read_rows(file: pq.ParquetFile) -> Rows:
     crc32c = np.empty(num_rows, np.uint32)
     start = 0
     for group in range(file.num_row_groups):
-        table = file.read_row_group(group, columns=["offset", "size", "crc32c"])
+        table = file.read_row_group(group, columns=["offset", "size", "crc32c"], use_threads=False)
         stop = start + len(table)
         offset[start:stop] = table.column("offset").to_numpy()
         sizes = table.column("size").to_numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from stoker.formats.remote_file import RemoteFile
 
 VERSION = 1
 _KEY = b"stoker.manifest"
+_READ_BYTES = 8 << 20
 
 Kind = Literal["tar", "files"]
 
@@ -38,8 +40,13 @@ def read_described(url: str, file: pq.ParquetFile, kind: Kind) -> dict[str, Any]
 
 
 def open_parquet(file: RemoteFile | pa.NativeFile) -> pq.ParquetFile:
-    """Open a Parquet file so that the columns of a row group are read with few, large reads."""
-    return pq.ParquetFile(file, pre_buffer=True)
+    """Open a Parquet file, to be read with ``use_threads=False``, with few, large reads.
+
+    Neither Arrow's threads nor ``pre_buffer`` are used: they may drop the last Python buffer after the read has
+    returned, and ask for the GIL for it while the interpreter leaves, which ends the process with SIGABRT.
+    """
+    source = io.BufferedReader(file, _READ_BYTES) if isinstance(file, RemoteFile) else file
+    return pq.ParquetFile(source, pre_buffer=False)
 
 
 @contextlib.contextmanager

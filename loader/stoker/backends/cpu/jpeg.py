@@ -17,6 +17,8 @@ from stoker.backends.cpu.picture import Read
 from stoker.errors import SampleError
 from stoker.ops.geometry import Window
 
+_FEWEST_COLUMNS = 3
+"""Of a narrower region libjpeg keeps one column of chroma, and repeats it where it would interpolate."""
 _MODELS: dict[int, Model] = {1: "L", 3: "RGB", 4: "CMYK"}
 
 
@@ -104,6 +106,10 @@ class JpegSource:
         first_row = top - 1 if top else 0
         first_column = (left - 1) // header.mcu_width * header.mcu_width if left else 0
         end = min(header.width, left + width + 1)
+        if end - first_column < _FEWEST_COLUMNS:
+            end = min(header.width, first_column + _FEWEST_COLUMNS)
+            if end - first_column < _FEWEST_COLUMNS and first_column:
+                first_column -= header.mcu_width
         return Window(first_row, first_column, bottom - first_row, end - first_column)
 
     def _all(self) -> NDArray[np.uint8]:
@@ -142,11 +148,16 @@ def by_simplejpeg(file: bytes | memoryview, colours: str) -> NDArray[np.uint8]:
 
 
 def by_pillow(file: bytes | memoryview) -> NDArray[np.uint8]:
-    """Decode all as Pillow does, which overlooks wrong bytes between markers. Raises SampleError."""
+    """Decode all as Pillow does, which overlooks wrong bytes between markers. Raises SampleError.
+
+    MPO is opened by Pillow's JPEG, and is no format of its own: to ask for it raises KeyError.
+    """
     module = need("PIL.Image")
     try:
-        with module.open(io.BytesIO(file), formats=("JPEG", "MPO")) as image:
+        with module.open(io.BytesIO(file), formats=("JPEG",)) as image:
             pixels = np.asarray(image)
+    except module.UnidentifiedImageError as error:  # its text has an address in memory
+        raise SampleError("Pillow cannot tell what this file is") from error
     except (OSError, SyntaxError, ValueError, module.DecompressionBombError) as error:
         raise SampleError(str(error)) from error
     return pixels.reshape(*pixels.shape[:2], -1)

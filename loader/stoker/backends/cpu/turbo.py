@@ -78,7 +78,7 @@ class Turbo:
         )
         parse, set_region, decode = self._parse, self._set_region, self._decode
 
-        def read() -> NDArray[np.uint8]:
+        def read(_encoded: NDArray[np.uint8] = encoded) -> NDArray[np.uint8]:  # it keeps the file's memory alive
             handle = mine.handle
             if (
                 parse(handle, address, size)

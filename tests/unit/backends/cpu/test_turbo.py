@@ -78,6 +78,25 @@ def test_every_window_equals_the_whole(subsampling: str, size: tuple[int, int], 
         assert (source(file, strict=strict).reader(window)() == expected).all()
 
 
+@pytest.mark.parametrize("width", [16, 17, 18, 19, 34, 50])
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_window_of_one_column_equals_the_whole(width: int, strict: bool) -> None:
+    file = simplejpeg.encode_jpeg(sharp(33, width), 90, colorsubsampling="420")
+    whole = simplejpeg.decode_jpeg(file)
+    for left in range(width):
+        found = source(file, strict=strict).reader(Window(3, left, 20, 1))()
+        assert (found == whole[3:23, left : left + 1]).all()
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_file_that_pillow_does_not_know_is_a_bad_sample(strict: bool) -> None:
+    file = b"\xff\xd8\xff\xc0\x00\x11\x08\x00\x10\x00\x10\x05" + bytes(60)
+    with pytest.raises(SampleError):
+        jpeg.by_pillow(file)
+    with pytest.raises(SampleError):
+        source(file, strict=strict).reader(Window(0, 0, 4, 4))()
+
+
 def test_progressive_pictures_have_parts_too() -> None:
     file = pictures.jpeg(2, 160, 120, progressive=True)
     whole = simplejpeg.decode_jpeg(file)
