@@ -156,7 +156,7 @@ def forgotten(shards: str) -> None:
     for _ in load(texts(shards)):
         break
     gc.collect()
-    say(stoker_threads())
+    say(threads_left())
     say("leaving")
 
 
