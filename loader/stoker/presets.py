@@ -54,9 +54,11 @@ def make(
 
     ``imagenet_train``: random resized crop, random flip, label; shuffled, ``drop_last``. ``imagenet_eval``: resize,
     centre crop, label. Both give ``image`` uint8 (batch, size, size, 3) and ``cls`` int64 (batch,), with the pixels of
-    torchvision's transforms on Pillow images; ``fast`` takes plain bilinear, see ``backends/README.md`` for by how
-    much it differs. ``normalize`` gives float32 (batch, 3, size, size) with ImageNet's mean and deviation. ``settings``
-    are arguments of :class:`Pipeline`; ``storage_options`` go to the tars' store.
+    torchvision's transforms on Pillow images, and Pillow's verdict on damaged files (``strict=False``).
+
+    ``fast`` takes plain bilinear, see ``backends/README.md`` for by how much it differs. ``normalize`` gives float32
+    (batch, 3, size, size) with ImageNet's mean and deviation. ``storage_options`` go to the tars' store, ``settings``
+    are arguments of :class:`Pipeline`.
     """
     if name not in _PRESETS:
         raise SpecError(f"no preset is named {name!r}; known: {', '.join(_PRESETS)}")
