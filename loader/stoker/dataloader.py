@@ -89,11 +89,7 @@ class DataLoader:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         quarantine: str | Path | None = None,
     ) -> None:
-        if not isinstance(pipeline, Pipeline):
-            raise SpecError(
-                f"DataLoader: expected a stoker.Pipeline, found {type(pipeline).__name__}; for a URL take "
-                'stoker.Pipeline.preset("imagenet_train", url, batch_size=256)'
-            )
+        _check_pipeline(pipeline)
         if num_workers != 0:
             raise SpecError(f"num_workers is {num_workers}; only 0 (threads of this process) is there yet")
         self._closed = False
@@ -128,15 +124,7 @@ class DataLoader:
         self._engine_at: Position | None = None
         self._engine_pid = 0
         self._finalizer: weakref.finalize[Any, Any] | None = None
-        if not len(self):
-            _LOG.warning(
-                "%d samples, batches of %d on %d ranks, tail=%r: an epoch has no batch; take a smaller batch_size or "
-                'tail="pad"',
-                self._dataset.chunks.num_samples,
-                pipeline.batch_size,
-                self.rank.world_size,
-                pipeline.tail_for(self.rank.world_size),
-            )
+        self._warn_of_no_batch()
 
     # -- iterating ----------------------------------------------------------------------------------------------------
 
@@ -241,6 +229,18 @@ class DataLoader:
         name = f"DataLoader(rank {self.rank.index} of {self.rank.world_size}, {len(self)} batches an epoch"
         return f"{name}, epoch {self._position.epoch}{', closed' if self._closed else ''})"
 
+    def _warn_of_no_batch(self) -> None:
+        if len(self):
+            return
+        _LOG.warning(
+            "%d samples, batches of %d on %d ranks, tail=%r: an epoch has no batch; take a smaller batch_size or "
+            'tail="pad"',
+            self._dataset.chunks.num_samples,
+            self.pipeline.batch_size,
+            self.rank.world_size,
+            self.pipeline.tail_for(self.rank.world_size),
+        )
+
     def _after(self, position: Position) -> Position:
         """What the engine makes once ``position`` is reached: the next epoch, if nothing is left of this one."""
         return position if self._feed.steps(position).num_steps else self._feed.start(position.epoch + 1)
@@ -334,6 +334,14 @@ def _opened(source: Source, tally: RetryTally) -> Dataset:
     except BaseException:
         tally.close()
         raise
+
+
+def _check_pipeline(pipeline: object) -> None:
+    if not isinstance(pipeline, Pipeline):
+        raise SpecError(
+            f"DataLoader: expected a stoker.Pipeline, found {type(pipeline).__name__}; for a URL take "
+            'stoker.Pipeline.preset("imagenet_train", url, batch_size=256)'
+        )
 
 
 def _checked_output(output: Output | None, *, pin_memory: bool, device: Any) -> Output:

@@ -27,12 +27,12 @@ from stoker.errors import SpecError
 from stoker.formats import source as sources
 from stoker.formats.source import Source
 from stoker.ops.op import Op
+from stoker.plan.steps import Tail
 from stoker.spec import spec
 
 FORMAT_VERSION = 1
 
 OnError = Literal["raise", "replace", "drop"]
-Tail = Literal["short", "drop", "pad", "repeat"]
 Collate = Literal["stack", "pad", "ragged", "list"]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from stoker.errors import NotFoundError, StorageError, TransientError
 from stoker.formats import file_table, index, location, manifest, manifest_file
@@ -25,6 +26,8 @@ from stoker.formats.tar_dataset import TarDataset
 from stoker.storage.patterns import expand
 
 __all__ = ["Built", "IndexProgress", "build_manifest", "open_dataset"]
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger("stoker")
 
@@ -85,10 +88,17 @@ def _index_tar(source: Tar, stores: Stores, progress: OnProgress | None) -> tupl
 
 
 def _kept(source: Tar, stores: Stores) -> Iterator[tuple[str, Manifest]]:
-    """The manifests of this source that lie in their places; damaged ones are passed over."""
+    """The manifests of this source that lie in their places."""
+    for place, found in _loaded(source, lambda place: manifest_file.load(stores, place)):
+        if found.keys == source.keys:
+            yield place, found
+
+
+def _loaded(source: Source, load: Callable[[str], T]) -> Iterator[tuple[str, T]]:
+    """What can be loaded from the places of a source's index; damaged ones are passed over."""
     for place in location.places(source):
         try:
-            found = manifest_file.load(stores, place)
+            found = load(place)
         except TransientError:
             raise
         except StorageError:  # nothing there, or nothing that may be read
@@ -96,8 +106,7 @@ def _kept(source: Tar, stores: Stores) -> Iterator[tuple[str, Manifest]]:
         except ManifestError as error:
             _LOG.info("the index is made again: %s", error)
             continue
-        if found.keys == source.keys:
-            yield place, found
+        yield place, found
 
 
 def _stored(source: Tar, stores: Stores, place: str) -> StoredRows | None:
@@ -112,19 +121,8 @@ def _stored(source: Tar, stores: Stores, place: str) -> StoredRows | None:
 
 def _known_files(source: Files, stores: Stores) -> FileTable | None:
     """The listing that was kept, if it is still true."""
-    for place in location.places(source):
-        try:
-            found = file_table.load(stores, place)
-        except TransientError:
-            raise
-        except StorageError:  # nothing there, or nothing that may be read
-            continue
-        except ManifestError as error:
-            _LOG.info("the listing is made again: %s", error)
-            continue
-        if is_current(source, stores, found):
-            return found
-    return None
+    kept = _loaded(source, lambda place: file_table.load(stores, place))
+    return next((found for _, found in kept if is_current(source, stores, found)), None)
 
 
 def _list_files(source: Files, stores: Stores, progress: OnProgress | None) -> FileTable:
