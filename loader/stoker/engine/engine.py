@@ -22,7 +22,7 @@ from stoker.engine.retries import RetryTally
 from stoker.engine.shelf import ChunkContent, Shelf
 from stoker.engine.stats import Counters
 from stoker.engine.ticket import Ticket
-from stoker.errors import ClosedError, StallError
+from stoker.errors import ClosedError, SpecError, StallError
 from stoker.formats.dataset import Dataset
 from stoker.pipeline import Pipeline
 from stoker.storage.concurrency import Concurrency
@@ -43,13 +43,23 @@ CLOSE_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the engine may use: decoding threads, bytes of chunks held, bytes of batches ahead, seconds of one wait."""
+    """What the engine may use: decoding threads, bytes of chunks held, bytes of batches ahead, seconds of one wait.
+
+    Raises SpecError if one of them would let nothing through.
+    """
 
     num_threads: int
     read_bytes: int
     prefetch_bytes: int
     timeout_s: float
     concurrency: Concurrency
+
+    def __post_init__(self) -> None:
+        for name, least in (("num_threads", 1), ("read_bytes", 0), ("prefetch_bytes", 0)):
+            if getattr(self, name) < least:
+                raise SpecError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if self.timeout_s <= 0:
+            raise SpecError(f"timeout_s is {self.timeout_s}; it must be above 0")
 
 
 class Engine:
