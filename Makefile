@@ -44,8 +44,8 @@ layers: $(VENV)/stamp-dev ## imports point downwards only
 	@echo "== import layers"; PYTHONPATH=loader:service:proto:benchmarks $(VENV)/bin/python -c \
 		'import sys; from importlinter.cli import lint_imports_command; sys.argv = ["lint-imports", "--no-logo"]; lint_imports_command()'
 
-generated: $(VENV)/stamp-dev ## is the code generated from .proto files up to date?
-	@echo "== generated code"; $(PY) proto/generate.py --check
+generated: $(VENV)/stamp-dev ## are the .proto files clean, and is their generated code up to date?
+	@echo "== generated code"; $(PY) proto/generate.py --check; cd proto && ../$(VENV)/bin/buf lint
 
 proto: $(VENV)/stamp-dev ## generate code from .proto files
 	@$(PY) proto/generate.py

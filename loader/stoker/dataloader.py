@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import time
-import weakref
 from collections import Counter
 from collections.abc import Iterator
-from contextvars import copy_context
-from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from stoker import ranks
-from stoker.backends.registry import compile_ops
 from stoker.batch import convert
-from stoker.batch.pool import BufferPool
-from stoker.engine import leaving
-from stoker.engine.engine import Engine, Limits
-from stoker.engine.feed import Feed
+from stoker.engine.feed import Deal
+from stoker.engine.local import LocalSupply
 from stoker.engine.quarantine import Quarantine
-from stoker.engine.retries import RetryTally
-from stoker.engine.stats import Counters, verdict
-from stoker.engine.ticket import Ticket
-from stoker.engine.tuning import default_concurrency, default_read_bytes, num_cores
 from stoker.errors import ClosedError, MissingDependencyError, SpecError, TooManyBadSamplesError
-from stoker.formats.dataset import Dataset
-from stoker.formats.open import open_dataset
-from stoker.formats.source import Source
 from stoker.pipeline import Pipeline
-from stoker.plan.resume import Position
 from stoker.randomness import MAX_EPOCHS
-from stoker.state import from_state, identity, to_state
-from stoker.storage.daemon_pool import DaemonPool
+from stoker.state import from_state, to_state
+from stoker.supply import SERVICE_GROUP, Delivery, OpenSupply, Supply, SupplyOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Output = Literal["torch", "numpy", "jax", "arrow"]
 
@@ -68,9 +57,13 @@ class DataLoader:
         read_bytes: chunks held and read ahead, at most, beyond what the next batch needs.
         timeout_s: how long one batch may take before StallError names what it waits for.
         quarantine: a file that bad samples are appended to, as JSON lines.
+        service: the address of a service, ``"stoker://host:port"``, whose workers make the batches; the same ones.
+        in_order: False lets a service hand out batches as they come: the same ones in another sequence, each once, and
+            as resumable. In this process they always come in order.
+        job: a name for people, the same on all ranks; see ``stoker status``.
 
-    Raises SpecError, StorageError, ShardError when it opens the source; :meth:`__iter__` raises what the samples and
-    the policies give.
+    Raises SpecError, StorageError, ShardError when it opens the source, StallError if the service has no worker in
+    time; :meth:`__iter__` raises what the samples and the policies give.
     """
 
     def __init__(
@@ -88,6 +81,9 @@ class DataLoader:
         read_bytes: int | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         quarantine: str | Path | None = None,
+        service: str | None = None,
+        in_order: bool = True,
+        job: str = "default",
     ) -> None:
         _check_pipeline(pipeline)
         if num_workers != 0:
@@ -98,32 +94,23 @@ class DataLoader:
         pipeline.tail_for(self.rank.world_size)
         self._output = _checked_output(output, pin_memory=pin_memory, device=device)
         self._pin_memory, self._device = pin_memory, device
-        self._program = compile_ops(pipeline.ops)
-        self._tally = RetryTally()
-        source = pipeline.source
-        self._dataset = _opened(replace(source, chunk_bytes=1) if pipeline.shuffle == "full" else source, self._tally)
-        self._feed = Feed(pipeline, self._dataset.chunks, self.rank.index, self.rank.world_size)
-        self._order = identity(pipeline, self._dataset)
-        self._limits = Limits(
-            num_threads=num_cores() if num_threads is None else num_threads,
-            read_bytes=read_bytes or default_read_bytes(self._feed),
-            prefetch_bytes=prefetch_bytes,
-            timeout_s=timeout_s,
-            concurrency=default_concurrency(source),
-        )
-        self._pool = BufferPool()
-        self._counters = Counters()
+        options = SupplyOptions(prefetch_bytes, timeout_s, in_order, pin_memory, job)
+        if service is None:
+            self._supply: Supply = LocalSupply(
+                pipeline, self.rank, options, num_threads=num_threads, read_bytes=read_bytes
+            )
+        else:
+            self._supply = _from_service(service, pipeline, self.rank, options, num_threads, read_bytes)
+        self._order = self._supply.order
+        self._deal = Deal(pipeline, self._order.num_samples, self.rank)
         self._conversions: Counter[str] = Counter()
+        self._num_bad = self._num_filtered = 0
         self._quarantine = Quarantine(Path(quarantine) if quarantine else None)
-        self._position = self._feed.start(0)
+        self._position = self._deal.start(0)
         self._begun = False
         self._chosen = False
         self._iteration = 0
         self._epoch_bad = 0
-        self._engine: Engine | None = None
-        self._engine_at: Position | None = None
-        self._engine_pid = 0
-        self._finalizer: weakref.finalize[Any, Any] | None = None
         self._warn_of_no_batch()
 
     # -- iterating ----------------------------------------------------------------------------------------------------
@@ -131,9 +118,9 @@ class DataLoader:
     def __iter__(self) -> Iterator[Any]:
         """One epoch from the current position; an older iterator of this loader ends with an error."""
         self._check_open()
-        nothing_left = not self._feed.steps(self._position).num_steps
+        nothing_left = not self._deal.num_left(self._position)
         if self._begun or (nothing_left and not self._chosen):
-            self._position = self._feed.start(self._position.epoch + 1)
+            self._position = self._deal.start(self._position.epoch + 1)
         self._begun, self._chosen = True, False
         self._iteration += 1
         self._epoch_bad = 0
@@ -141,7 +128,7 @@ class DataLoader:
 
     def __len__(self) -> int:
         """Batches that this rank gets in a whole epoch; the same for all ranks."""
-        return self._feed.steps(self._feed.start(0)).num_steps
+        return self._deal.num_left(self._deal.start(0))
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next iteration. A position loaded or skipped to inside this epoch is kept."""
@@ -149,7 +136,7 @@ class DataLoader:
         if not 0 <= int(epoch) < MAX_EPOCHS:
             raise SpecError(f"set_epoch({epoch!r}): expected a whole number from 0 to {MAX_EPOCHS - 1}")
         if self._begun or epoch != self._position.epoch:
-            self._position = self._feed.start(epoch)
+            self._position = self._deal.start(epoch)
         self._begun, self._chosen = False, True
 
     def skip(self, num_batches: int) -> None:
@@ -157,25 +144,20 @@ class DataLoader:
         self._check_open()
         if num_batches < 0:
             raise SpecError(f"skip({num_batches}): expected a number of batches, 0 or more")
-        steps = self._feed.steps(self._position)
-        self._move(steps.consumed(min(num_batches, steps.num_steps)))
+        self._position = self._deal.skipped(self._position, num_batches)
         self._interrupt()
 
     def _epoch(self, iteration: int) -> Iterator[Any]:
-        steps = self._feed.steps(self._position)
-        for step in range(steps.num_steps):
+        for _ in range(self._deal.num_left(self._position)):
             self._check_current(iteration)
-            engine = self._engine_here()
-            self._engine_at = None  # after an error or Ctrl-C in here, nobody knows where it is
-            ticket = engine.next()
-            self._account(ticket)
-            batch = self._converted(ticket)
-            del ticket
-            self._move(steps.consumed(step + 1))
-            self._engine_at = self._after(self._position)
+            delivery = self._supply.next(self._position)
+            self._account(delivery)
+            batch, batch_index = self._converted(delivery.batch), delivery.batch_index
+            del delivery
+            self._position = self._deal.taken(self._position, batch_index)
             handed_s = time.monotonic()
             yield batch
-            self._counters.between_s += time.monotonic() - handed_s
+            self._supply.add_between(time.monotonic() - handed_s)
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -183,7 +165,7 @@ class DataLoader:
         """Epoch and position of what was handed out, not of what is prefetched. JSON values, below 4 KiB.
 
         It is the same on every rank after the same step, and fits a loader with another world size, batch size,
-        number of lanes, or place of the data.
+        number of lanes, or place of the data. With ``in_order=False`` on several ranks, each rank has its own.
         """
         return to_state(self._position, self._order)
 
@@ -195,7 +177,12 @@ class DataLoader:
         """
         self._check_open()
         position = from_state(state, self._order, allow_changes=allow_changes)
-        self._position = position.dealt_again(batch_size=self.pipeline.batch_size, num_lanes=self.pipeline.lanes)
+        self._position = position.dealt_again(
+            batch_size=self.pipeline.batch_size,
+            num_lanes=self.pipeline.lanes,
+            rank=self.rank.index,
+            world_size=self.rank.world_size,
+        )
         self._interrupt()
 
     # -- the rest -----------------------------------------------------------------------------------------------------
@@ -206,18 +193,16 @@ class DataLoader:
         ``conversions`` counts pictures whose colours were not those asked for, such as ``{"CMYK to RGB": 22}``.
         """
         return {
-            **self._counters.as_dict(),
+            **self._supply.stats(),
+            "bad_samples": self._num_bad,
+            "filtered_samples": self._num_filtered,
             "conversions": dict(self._conversions),
-            "retries": self._tally.retries,
-            "throttled": self._tally.throttled,
-            "limited_by": verdict(self._counters),
         }
 
     def close(self) -> None:
         """Stop all threads; within 2 s. May be called again."""
         self._closed = True
-        self._tally.close()
-        self._stop_engine()
+        self._supply.close()
 
     def __enter__(self) -> Self:
         return self
@@ -235,64 +220,29 @@ class DataLoader:
         _LOG.warning(
             "%d samples, batches of %d on %d ranks, tail=%r: an epoch has no batch; take a smaller batch_size or "
             'tail="pad"',
-            self._dataset.chunks.num_samples,
+            self._order.num_samples,
             self.pipeline.batch_size,
             self.rank.world_size,
             self.pipeline.tail_for(self.rank.world_size),
         )
-
-    def _after(self, position: Position) -> Position:
-        """What the engine makes once ``position`` is reached: the next epoch, if nothing is left of this one."""
-        return position if self._feed.steps(position).num_steps else self._feed.start(position.epoch + 1)
 
     def _interrupt(self) -> None:
         """The next iteration begins at the current position; one that is under way ends with an error."""
         self._iteration += 1
         self._begun = self._chosen = False
 
-    def _move(self, num_consumed: int) -> None:
-        self._position = Position(self._position.epoch, self._position.lanes, num_consumed)
-
-    def _engine_here(self) -> Engine:
-        """The engine whose next batch is the one at the current position."""
-        if self._engine is None or self._engine_at != self._position or self._engine_pid != os.getpid():
-            self._stop_engine()
-            if self._engine_pid not in (0, os.getpid()):
-                self._pool = BufferPool()  # a thread that the fork left behind may have held the lock of the old one
-            engine = Engine(
-                self.pipeline,
-                self._dataset,
-                self._program,
-                self._pool,
-                self._limits,
-                self._counters,
-                self._tally,
-                first_epoch=self._position.epoch,
-            )
-            engine.start(self._feed.work(self._position))
-            self._engine, self._engine_pid = engine, os.getpid()
-            self._finalizer = leaving.close_later(self, engine, self._tally)
-        return self._engine
-
-    def _stop_engine(self) -> None:
-        if self._engine is not None and self._engine_pid == os.getpid():  # a fork has none of its threads
-            self._engine.close()
-        if self._finalizer is not None:
-            self._finalizer.detach()
-        self._engine, self._engine_at, self._finalizer = None, None, None
-
-    def _account(self, ticket: Ticket) -> None:
-        bad = ticket.bad
-        self._counters.bad_samples += len(bad)
-        self._counters.filtered_samples += len(ticket.filtered)
-        self._conversions.update(ticket.conversions.values())
+    def _account(self, delivery: Delivery) -> None:
+        bad = delivery.bad
+        self._num_bad += len(bad)
+        self._num_filtered += delivery.num_filtered
+        self._conversions.update(delivery.conversions)
         self._epoch_bad += len(bad)
-        self._quarantine.add(bad, epoch=ticket.work.epoch)
+        self._quarantine.add(bad, epoch=delivery.epoch)
         allowed = self._allowed_bad()
         if allowed is not None and self._epoch_bad > allowed:
             latest = "; ".join(str(error) for error in bad[-3:])
             raise TooManyBadSamplesError(
-                f"{self._epoch_bad} bad samples in epoch {ticket.work.epoch}, max_bad={self.pipeline.max_bad} allows "
+                f"{self._epoch_bad} bad samples in epoch {delivery.epoch}, max_bad={self.pipeline.max_bad} allows "
                 f"{allowed}; the latest: {latest}"
             )
 
@@ -304,17 +254,16 @@ class DataLoader:
             return int(max_bad * len(self) * self.pipeline.batch_size)
         return int(max_bad)
 
-    def _converted(self, ticket: Ticket) -> Any:
-        assert ticket.batch is not None, "the engine hands out a batch or raises"
+    def _converted(self, batch: pa.RecordBatch) -> Any:
         match self._output:
             case "arrow":
-                return ticket.batch
+                return batch
             case "numpy":
-                return convert.to_numpy(ticket.batch)
+                return convert.to_numpy(batch)
             case "jax":
-                return convert.to_jax(ticket.batch)
+                return convert.to_jax(batch)
             case "torch":
-                return convert.to_torch(ticket.batch, pin_memory=self._pin_memory, device=self._device)
+                return convert.to_torch(batch, pin_memory=self._pin_memory, device=self._device)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -326,14 +275,31 @@ class DataLoader:
             raise ClosedError("this iterator is out of date: the loader was iterated again, skipped, or given a state")
 
 
-def _opened(source: Source, tally: RetryTally) -> Dataset:
-    """Open a source in a thread, so that a store that stalls does not keep Ctrl-C from the main thread."""
+def _from_service(
+    url: str,
+    pipeline: Pipeline,
+    rank: ranks.Rank,
+    options: SupplyOptions,
+    num_threads: int | None,
+    read_bytes: int | None,
+) -> Supply:
+    """Open the supply of the entry point that is named after the URL's scheme."""
+    for name, value in (("num_threads", num_threads), ("read_bytes", read_bytes)):
+        if value is not None:
+            raise SpecError(f"{name}={value} is for this process; with service= the workers have their own, set there")
+    scheme, colon, _ = url.partition("://")
+    points = {point.name: point for point in metadata.entry_points(group=SERVICE_GROUP)}
+    if not colon or scheme not in points:
+        raise SpecError(
+            f"service={url!r}: expected an address such as stoker://host:4300; schemes: {', '.join(points)}"
+        )
     try:
-        with DaemonPool(1, "stoker-open") as pool:
-            return pool.submit(copy_context().run, lambda: open_dataset(source, opener=tally.open)).result()
-    except BaseException:
-        tally.close()
-        raise
+        open_supply: OpenSupply = points[scheme].load()
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"service= needs more packages ({error}): pip install 'stoker[service]'"
+        ) from error
+    return open_supply(url, pipeline, rank, options)
 
 
 def _check_pipeline(pipeline: object) -> None:

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from stoker.errors import StateError
-from stoker.formats.dataset import Dataset
 from stoker.pipeline import Pipeline
 from stoker.plan import resume
 from stoker.plan.resume import Position
@@ -31,12 +30,12 @@ class OrderIdentity:
         return [f"{name} was {before!r}, is {now!r}" for name, before, now in pairs if before != now]
 
 
-def identity(pipeline: Pipeline, dataset: Dataset) -> OrderIdentity:
-    """The identity of the order that a pipeline gives to a data set."""
+def identity(pipeline: Pipeline, dataset: str, num_samples: int) -> OrderIdentity:
+    """The identity of the order that a pipeline gives to the data set of this fingerprint and size."""
     window = pipeline.window if pipeline.shuffle is True else 0
     return OrderIdentity(
-        dataset=dataset.fingerprint,
-        num_samples=dataset.chunks.num_samples,
+        dataset=dataset,
+        num_samples=num_samples,
         seed=pipeline.seed,
         shuffle=str(pipeline.shuffle).lower(),
         window=window,
@@ -76,7 +75,7 @@ def from_state(state: dict[str, Any], order: OrderIdentity, *, allow_changes: bo
 def _within(position: Position, saved: OrderIdentity, order: OrderIdentity) -> Position:
     """The same number of consumed samples, in an order of another size."""
     lanes = position.lanes
-    consumed = saved.num_samples - lanes.remaining(position.num_consumed).size
+    consumed = saved.num_samples - lanes.remaining(position.num_consumed).size + len(position.ahead) * lanes.batch_size
     fresh = resume.start(position.epoch, order.num_samples, batch_size=lanes.batch_size, num_lanes=lanes.num_lanes)
     num_consumed = min(consumed // lanes.batch_size, fresh.lanes.num_batches)
     return Position(position.epoch, fresh.lanes, num_consumed)

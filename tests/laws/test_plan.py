@@ -134,7 +134,7 @@ def test_any_chain_of_new_deals_covers_exactly_the_rest(
     position = resume.start(0, size, batch_size=batch, num_lanes=lanes)
     found: list[int] = []
     for batch, lanes, world in deals:
-        position = position.dealt_again(batch_size=batch, num_lanes=lanes)
+        position = position.dealt_again(batch_size=batch, num_lanes=lanes, rank=0, world_size=1)
         steps = steps_of(position, world, "pad")
         step = data.draw(st.integers(0, steps.num_steps))
         found += unmasked(steps)[: len(unmasked(steps)) - len(unmasked(steps, first_step=step))]
@@ -147,8 +147,52 @@ def test_any_chain_of_new_deals_covers_exactly_the_rest(
 def test_a_position_stays_small(size: int, batch: int, lanes: int, data: st.DataObject) -> None:
     position = resume.start(7, size, batch_size=batch, num_lanes=lanes)
     consumed = data.draw(st.integers(0, position.lanes.num_batches))
-    position = Position(7, position.lanes, consumed).dealt_again(batch_size=batch + 1, num_lanes=lanes)
+    position = Position(7, position.lanes, consumed).dealt_again(
+        batch_size=batch + 1, num_lanes=lanes, rank=0, world_size=1
+    )
     assert len(json.dumps(position.to_json())) < 4096
+
+
+@given(st.integers(1, 400), small, small, small, st.data())
+def test_batches_taken_in_any_sequence_end_where_those_in_order_do(
+    size: int, batch: int, lanes: int, world: int, data: st.DataObject
+) -> None:
+    position = resume.start(0, size, batch_size=batch, num_lanes=lanes)
+    rank = data.draw(st.integers(0, world - 1))
+    steps = steps_of(position, world, "pad")
+    own = [steps.batch(step, rank).batch_index for step in range(steps.num_steps)]
+    for batch_index in data.draw(st.permutations(own)):
+        position = position.taken(batch_index, rank, world)
+    assert position == Position(0, position.lanes, steps.consumed(steps.num_steps))
+
+
+@given(st.integers(1, 400), small, small, small, small, st.data())
+def test_the_rest_of_batches_taken_out_of_order_is_dealt_again(
+    size: int, batch: int, lanes: int, new_batch: int, new_lanes: int, data: st.DataObject
+) -> None:
+    start = resume.start(0, size, batch_size=batch, num_lanes=lanes)
+    steps = steps_of(start, 1, "short")
+    taken = data.draw(st.lists(st.integers(0, steps.num_steps - 1), unique=True))
+    position = start
+    for batch_index in taken:
+        position = position.taken(batch_index, 0, 1)
+    saved = resume.from_json(json.loads(json.dumps(position.to_json())))
+    assert saved == position
+    again = saved.dealt_again(batch_size=new_batch, num_lanes=new_lanes, rank=0, world_size=1)
+    done = [int(place) for batch_index in taken for place in steps.batch(batch_index, 0).positions]
+    rest = unmasked(steps_of(again, 1, "short")) if not again.ahead else None
+    if rest is None:  # the cut is the same: what was taken ahead is skipped, not dealt again
+        left = set(range(again.lanes.num_batches)) - set(taken)
+        rest = [int(place) for batch_index in sorted(left) for place in steps.batch(batch_index, 0).positions]
+    assert sorted(rest + done) == list(range(size))
+
+
+def test_what_one_rank_of_several_took_ahead_continues_that_rank_alone() -> None:
+    saved = resume.start(0, 64, batch_size=4, num_lanes=8).taken(5, 1, 2)
+    assert saved.dealt_again(batch_size=4, num_lanes=8, rank=1, world_size=2) == saved
+    for rank, world_size, batch in ((0, 2, 4), (1, 4, 4), (1, 2, 8)):
+        with pytest.raises(StateError, match="rank 1 of 2"):
+            saved.dealt_again(batch_size=batch, num_lanes=8, rank=rank, world_size=world_size)
 
 
 def test_what_a_resume_on_twice_the_ranks_covers() -> None:
@@ -168,6 +212,9 @@ def test_what_a_resume_on_twice_the_ranks_covers() -> None:
         {"batch_size": 0},
         {"num_consumed": -1},
         {"epoch": None},
+        {"ahead": [1], "num_consumed": 2},
+        {"ahead": [5, 4]},
+        {"ahead": [3], "world_size": 0},
         {"ranges": 7},
     ],
 )

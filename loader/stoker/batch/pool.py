@@ -5,14 +5,23 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 ALIGNMENT_BYTES = 64
 _GRAIN_BYTES = 4096
+
+Allocate: TypeAlias = Callable[[int], NDArray[np.uint8] | None]
+"""Makes a block of so many bytes, or None if it has none left; any thread may call."""
+
+
+def fresh(num_bytes: int) -> NDArray[np.uint8]:
+    """Ordinary memory."""
+    return np.empty(num_bytes, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +39,14 @@ class BufferPool:
     A buffer is an ordinary array. It goes back by itself when it and everything made from it (views, Arrow buffers,
     torch tensors, batches) are gone, whichever thread drops the last of them, and stays valid for as long as one of
     them is kept: the pool hands out more, it never takes away. No descriptors are held. Safe for all threads.
+
+    ``allocate`` makes the blocks, of shared or pinned memory, say. Where it has none left, ordinary memory stands in,
+    which is not used again, so that the next taker asks for the better kind.
     """
 
-    def __init__(self, max_idle_bytes: int = 256 << 20) -> None:
+    def __init__(self, max_idle_bytes: int = 256 << 20, allocate: Allocate = fresh) -> None:
         self._max_idle_bytes = max_idle_bytes
+        self._allocate = allocate
         self._lock = threading.Lock()
         self._leased: dict[int, _Return] = {}
         self._returned: deque[_Return] = deque()  # appended to without the lock; see _Return
@@ -52,13 +65,17 @@ class BufferPool:
             self._num_reused += block is not None
         del dropped  # memory is given back outside the lock
         if block is None:
-            block = np.empty(size, np.uint8)
-        offset = -block.ctypes.data % ALIGNMENT_BYTES
+            block = self._allocate(size)
+        if block is None:
+            self.clear()  # idle blocks of other sizes may be what it lacks
+            block = self._allocate(size)
+        if block is None:
+            return _aligned(fresh(size), num_bytes)
         lease = _Lease(block)
         ending = _Return(lease, self._returned.append)
         ending.block = block
         self._leased[id(ending)] = ending
-        return np.asarray(lease)[offset : offset + num_bytes]
+        return _aligned(np.asarray(lease), num_bytes)
 
     def clear(self) -> None:
         """Give all idle buffers back to the system."""
@@ -99,6 +116,11 @@ class BufferPool:
             dropped.append(self._idle.popleft())
             self._idle_bytes -= len(dropped[-1])
         return dropped
+
+
+def _aligned(block: NDArray[np.uint8], num_bytes: int) -> NDArray[np.uint8]:
+    offset = -block.ctypes.data % ALIGNMENT_BYTES
+    return block[offset : offset + num_bytes]
 
 
 class _Return(weakref.ref["_Lease"]):

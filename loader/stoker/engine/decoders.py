@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,16 +30,19 @@ class _Task:
     last: int
 
 
-class Decoders:
-    """A fixed number of threads over one queue of tasks, in the order the batches were submitted; owns its threads."""
+class DecodePool:
+    """A fixed number of threads for the lines of tasks of one or more makers; owns its threads.
 
-    def __init__(self, dataset: Dataset, program: Program, seed: int, num_threads: int, on_rows: OnRows) -> None:
-        self._dataset = dataset
-        self._program = program
-        self._seed = seed
-        self._on_rows = on_rows
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._at: dict[int, tuple[SampleOrigin, float]] = {}
+    A thread takes the next task of the neediest line: one whose consumer waits before one whose consumer does not,
+    then the one that has used least CPU of late. So a job that is fed leaves the threads to those that starve, and
+    starving ones share them evenly, however many batches each has asked for.
+    """
+
+    def __init__(self, num_threads: int) -> None:
+        self.num_threads = num_threads
+        self._lock = threading.Lock()
+        self._lines: list[DecodeLine] = []
+        self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()  # True for each task; False ends a thread
         self._threads = [
             threading.Thread(target=self._run, name=f"stoker-decode-{index}", daemon=True)
             for index in range(num_threads)
@@ -46,38 +50,113 @@ class Decoders:
         for thread in self._threads:
             thread.start()
 
+    def line(
+        self, dataset: Dataset, program: Program, seed: int, on_rows: OnRows, is_urgent: Callable[[], bool]
+    ) -> DecodeLine:
+        """A new line of tasks. ``is_urgent`` is called under the pool's lock: it may take none itself."""
+        return DecodeLine(self, dataset, program, seed, on_rows, is_urgent)
+
+    def close(self, deadline_s: float) -> None:
+        """Stop after the rows in hand, or at the deadline (of the monotonic clock), whichever comes first."""
+        with self._lock:
+            for line in self._lines:
+                line.tasks.clear()
+        for _ in self._threads:
+            self._tokens.put(False)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+
+    def put(self, line: DecodeLine, tasks: list[_Task]) -> None:
+        """Queue tasks at the end of a line."""
+        with self._lock:
+            if not line.tasks:
+                if self._lines:  # it has not saved up the time in which it had nothing to do
+                    line.used_s = max(line.used_s, min(other.used_s for other in self._lines))
+                if line not in self._lines:
+                    self._lines.append(line)
+            line.tasks.extend(tasks)
+        for _ in tasks:
+            self._tokens.put(True)
+
+    def forget(self, line: DecodeLine) -> None:
+        """Drop what a line has queued."""
+        with self._lock:
+            line.tasks.clear()
+            if line in self._lines:
+                self._lines.remove(line)
+
+    def _take(self) -> tuple[DecodeLine, _Task] | None:
+        """The task that is needed most; None if its line was closed meanwhile."""
+        with self._lock:
+            waiting = [line for line in self._lines if line.tasks]
+            if not waiting:
+                return None
+            line = waiting[0] if len(waiting) == 1 else min(waiting, key=DecodeLine.need)
+            return line, line.tasks.popleft()
+
+    def _run(self) -> None:
+        while self._tokens.get():
+            taken = self._take()
+            if taken is not None:
+                line, task = taken
+                line.run(task)
+                del line, task
+            del taken
+
+
+class DecodeLine:
+    """The tasks of one maker, in the order its batches were submitted."""
+
+    def __init__(
+        self,
+        pool: DecodePool,
+        dataset: Dataset,
+        program: Program,
+        seed: int,
+        on_rows: OnRows,
+        is_urgent: Callable[[], bool],
+    ) -> None:
+        self._pool = pool
+        self._dataset = dataset
+        self._program = program
+        self._seed = seed
+        self._on_rows = on_rows
+        self._is_urgent = is_urgent
+        self._at: dict[int, tuple[SampleOrigin, float]] = {}
+        self.tasks: deque[_Task] = deque()
+        """Under the pool's lock."""
+        self.used_s = 0.0
+        """CPU seconds that it has had, counted from what the others had when it began."""
+
+    def need(self) -> tuple[bool, float]:
+        """Smaller for those that come first."""
+        return not self._is_urgent(), self.used_s
+
     def submit(self, ticket: Ticket) -> None:
         """Queue all rows of a ticket that has its contents, uniforms and builder."""
         num_rows = ticket.work.num_rows
-        for first in range(0, num_rows, ROWS_PER_TASK):
-            self._tasks.put(_Task(ticket, first, min(first + ROWS_PER_TASK, num_rows)))
+        firsts = range(0, num_rows, ROWS_PER_TASK)
+        self._pool.put(self, [_Task(ticket, first, min(first + ROWS_PER_TASK, num_rows)) for first in firsts])
 
     def in_hand(self) -> list[tuple[SampleOrigin, float]]:
         """The samples being decoded, each with the seconds since its decoding began; the longest first."""
         now = time.monotonic()
         return sorted(((origin, now - begun) for origin, begun in self._at.copy().values()), key=lambda item: -item[1])
 
-    def close(self, deadline_s: float) -> None:
-        """Stop after the rows in hand, or at the deadline (of the monotonic clock), whichever comes first."""
-        while True:
-            try:
-                self._tasks.get_nowait()
-            except queue.Empty:
-                break
-        for _ in self._threads:
-            self._tasks.put(None)
-        for thread in self._threads:
-            thread.join(max(0.0, deadline_s - time.monotonic()))
+    def close(self) -> None:
+        """Begin no more rows; those in hand are still finished."""
+        self._pool.forget(self)
 
-    def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            begun = time.thread_time()
-            try:
-                self._rows(task)
-            except BaseException as error:  # noqa: BLE001  # the thread's outermost loop: the trainer must hear of it
-                task.ticket.failure = error
-            self._on_rows(task.ticket, task.last - task.first, time.thread_time() - begun)
-            del task
+    def run(self, task: _Task) -> None:
+        """Make the rows of a task, in a thread of the pool."""
+        begun = time.thread_time()
+        try:
+            self._rows(task)
+        except BaseException as error:  # noqa: BLE001  # the thread's outermost loop: the trainer must hear of it
+            task.ticket.failure = error
+        seconds = time.thread_time() - begun
+        self.used_s += seconds
+        self._on_rows(task.ticket, task.last - task.first, seconds)
 
     def _rows(self, task: _Task) -> None:
         """Run the ops on all rows, then make their pixels."""

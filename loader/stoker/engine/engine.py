@@ -8,27 +8,19 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from stoker.backends.program import Program
-from stoker.batch.builder import BatchBuilder
 from stoker.batch.pool import BufferPool
-from stoker.engine.decoders import Decoders
-from stoker.engine.feed import ChunkUse, Work
-from stoker.engine.finish import Finisher
-from stoker.engine.probe import Probe
-from stoker.engine.readers import Readers
+from stoker.engine.decoders import DecodePool
+from stoker.engine.feed import Work
+from stoker.engine.maker import Maker
 from stoker.engine.retries import RetryTally
-from stoker.engine.shelf import ChunkContent, Shelf
 from stoker.engine.stats import Counters
 from stoker.engine.ticket import Ticket
 from stoker.errors import ClosedError, SpecError, StallError
 from stoker.formats.dataset import Dataset
 from stoker.pipeline import Pipeline
 from stoker.storage.concurrency import Concurrency
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MAX_PLANNED = 64
 """Batches that are planned ahead at most, however small they are."""
@@ -63,12 +55,12 @@ class Limits:
 
 
 class Engine:
-    """Makes the batches of a feed, each stage bounded in bytes.
+    """Makes the batches of a feed in its order, each stage bounded in bytes.
 
-    Four kinds of threads meet under one lock: the *planner* (one) takes work from the feed and asks for chunks as long
-    as ``read_bytes`` allows, and starts decoding of the next batch as long as ``prefetch_bytes`` allows; *readers* put
-    chunks on the shelf; *decoders* fill rows, the last of a batch finishes it; the *consumer* is whoever calls
-    :meth:`next`. Neither bound can block the batch that the consumer needs next: it is always planned and started.
+    The *planner*, a thread, takes work from the feed and has its chunks read as long as ``read_bytes`` allows, and has
+    the next batch decoded as long as ``prefetch_bytes`` allows; a :class:`Maker` does both; the *consumer* is whoever
+    calls :meth:`next`. Neither bound can block the batch that the consumer needs next: it is always planned and
+    started.
     """
 
     def __init__(
@@ -82,17 +74,12 @@ class Engine:
         tally: RetryTally,
         first_epoch: int,
     ) -> None:
-        self._pipeline = pipeline
-        self._program = program
-        self._pool = pool
         self._limits = limits
         self._counters = counters
-        self._finisher = Finisher(pipeline, pool, Probe(pipeline, dataset, program, pool))
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._made: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._is_waited_for = False
-        self._shelf = Shelf(lambda chunk_index: int(dataset.chunks.size_bytes[chunk_index]))
         self._tickets: dict[int, Ticket] = {}
         self._planned: deque[Ticket] = deque()
         self._next_number = 0
@@ -102,8 +89,10 @@ class Engine:
         self._failure: BaseException | None = None
         self._epoch = first_epoch
         self._closing = False
-        self._readers = Readers(dataset, self._on_read, self._fail, limits.concurrency, tally)
-        self._decoders = Decoders(dataset, program, pipeline.seed, limits.num_threads, self._on_rows)
+        self._decode = DecodePool(limits.num_threads)
+        self._maker = Maker(
+            pipeline, dataset, program, pool, self._decode, limits.concurrency, counters, tally, events=self
+        )
         self._planner: threading.Thread | None = None
 
     def start(self, feed: Iterator[Work]) -> None:
@@ -130,8 +119,8 @@ class Engine:
             self._room.notify_all()
             self._wake_consumer()
         deadline_s = time.monotonic() + CLOSE_S
-        self._readers.close(deadline_s)
-        self._decoders.close(deadline_s)
+        self._maker.close(deadline_s)
+        self._decode.close(deadline_s)
         if self._planner is not None:
             self._planner.join(max(0.0, deadline_s - time.monotonic()))
         with self._lock:
@@ -190,17 +179,8 @@ class Engine:
             self._counters.bytes_made += ticket.batch.nbytes
 
     def _stall(self) -> str:
-        waited = f"no batch within {self._limits.timeout_s:g} s (timeout_s)"
-        ticket = self._tickets.get(self._next_number)
-        if ticket is None:
-            return f"{waited}: the batch was not planned yet; the storage or the index is slow"
-        if ticket.num_missing:
-            reads = self._readers.in_flight()
-            longest = f"; the longest read has taken {reads[0][1]:.1f} s" if reads else ""
-            return f"{waited}: storage: {ticket.num_missing} chunks of the next batch are not read yet{longest}"
-        in_hand = self._decoders.in_hand()
-        longest = f"; {in_hand[0][0]} has taken {in_hand[0][1]:.1f} s" if in_hand else ""
-        return f"{waited}: decode: {ticket.num_rows_left} rows of the next batch are not made yet{longest}"
+        stage, text = self._maker.waits_for(self._tickets.get(self._next_number))
+        return f"no batch within {self._limits.timeout_s:g} s (timeout_s): {stage}: {text}"
 
     # -- planner ------------------------------------------------------------------------------------------------------
 
@@ -211,7 +191,7 @@ class Engine:
                     return
             self._drain()
         except BaseException as error:  # noqa: BLE001  # the thread's outermost loop: the trainer must hear of it
-            self._fail(error)
+            self.on_crash(error)
 
     def _admit(self, number: int, work: Work) -> bool:
         """Wait until ``work`` may be read, starting batches meanwhile; False when the engine closes."""
@@ -220,12 +200,10 @@ class Engine:
                 self._start_or_wait()
             if self._closing:
                 return False
-            to_read, num_missing = self._shelf.reserve(work, number)
-            ticket = Ticket(number, work, num_missing, ready_s=0.0 if num_missing else time.monotonic())
+            ticket = self._maker.plan(number, work)
             self._tickets[number] = ticket
             self._planned.append(ticket)
             self._num_unmade += 1
-        self._readers.submit(to_read)
         return True
 
     def _drain(self) -> None:
@@ -239,8 +217,7 @@ class Engine:
             return False
         if self._num_unmade < MIN_UNMADE:
             return True
-        more = sum(self._shelf.chunk_bytes(use) for use in self._shelf.missing(work))
-        fits = self._shelf.held_bytes + more <= self._limits.read_bytes
+        fits = self._maker.held_bytes + self._maker.bytes_to_read(work) <= self._limits.read_bytes
         return fits and len(self._planned) < MAX_PLANNED and not self._may_start()
 
     def _may_start(self) -> bool:
@@ -251,61 +228,29 @@ class Engine:
 
     def _start_or_wait(self) -> None:
         if self._may_start():
-            self._start(self._planned.popleft())
+            self._num_started += 1
+            self._maker.start(self._planned.popleft())
         else:
             self._room.wait()
 
-    def _start(self, ticket: Ticket) -> None:
-        work = ticket.work
-        ticket.contents = tuple(self._shelf.content(use) for use in work.uses)
-        ticket.uniforms = self._program.uniforms(self._pipeline.seed, work.epoch, work.samples)
-        ticket.builder = BatchBuilder(work.num_rows, self._pool, self._pipeline.collate or {})
-        ticket.num_rows_left = work.num_rows
-        self._num_started += 1
-        self._decoders.submit(ticket)
+    # -- called by the maker ------------------------------------------------------------------------------------------
 
-    # -- called by readers and decoders -------------------------------------------------------------------------------
+    def on_ready(self, ticket: Ticket) -> None:  # noqa: ARG002  # the planner looks for itself
+        """See :class:`stoker.engine.maker.Events`."""
+        with self._lock:
+            self._room.notify()
 
-    def _on_read(self, use: ChunkUse, content: ChunkContent, num_bytes: int, seconds: float) -> None:
+    def on_made(self, ticket: Ticket) -> None:
+        """See :class:`stoker.engine.maker.Events`."""
         with self._lock:
-            self._counters.reads += 1
-            self._counters.bytes_read += num_bytes
-            self._counters.read_s += seconds
-            for number in self._shelf.arrived(use, content):
-                ticket = self._tickets.get(number)
-                if ticket is not None:
-                    ticket.num_missing -= 1
-                    if not ticket.num_missing:
-                        ticket.ready_s = time.monotonic()
-                        self._room.notify()
-
-    def _on_rows(self, ticket: Ticket, num_rows: int, cpu_s: float) -> None:
-        with self._lock:
-            self._counters.decode_s += cpu_s
-            ticket.num_rows_left -= num_rows
-            if ticket.num_rows_left:
-                return
-        batch = self._finish(ticket)
-        with self._lock:
-            ticket.batch = batch
-            ticket.contents, ticket.builder, ticket.uniforms = (), None, None
-            if batch is not None:
-                self._batch_bytes = max(self._batch_bytes, batch.nbytes)
-            self._shelf.release(ticket.work)
+            if ticket.batch is not None:
+                self._batch_bytes = max(self._batch_bytes, ticket.batch.nbytes)
             self._num_unmade -= 1
             self._room.notify()
             self._wake_consumer()
 
-    def _finish(self, ticket: Ticket) -> pa.RecordBatch | None:
-        if ticket.failure is not None:
-            return None
-        try:
-            return self._finisher.finish(ticket)
-        except BaseException as error:  # noqa: BLE001  # a decoding thread's outermost loop: the trainer must hear of it
-            ticket.failure = error
-            return None
-
-    def _fail(self, error: BaseException) -> None:
+    def on_crash(self, error: BaseException) -> None:
+        """See :class:`stoker.engine.maker.Events`."""
         with self._lock:
             self._failure = error
             self._wake_consumer()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.errors import SampleError
@@ -18,7 +19,7 @@ class Quarantine:
         self._path = path
         self._seen: set[tuple[str, int]] = set()
 
-    def add(self, errors: list[SampleError], *, epoch: int) -> None:
+    def add(self, errors: Sequence[SampleError], *, epoch: int) -> None:
         fresh = [error for error in errors if self._is_new(error)]
         if fresh and self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -86,6 +86,11 @@ class Shelf:
             if not self._open.get((use.epoch, use.window)):
                 self._drop_if_unused(use)
 
+    def leave(self, lane_index: int) -> None:
+        """Nothing more of this lane will be reserved: it leaves its windows."""
+        for window in self._lane_windows.pop(lane_index, ()):
+            self._leave(window, lane_index)
+
     def _move_lane(self, work: Work) -> None:
         now = {(use.epoch, use.window) for use in work.uses}
         before = self._lane_windows[work.lane_index]

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Counters:
-    """Running sums since the loader was made. Written under the engine's lock.
+    """Running sums since the loader was made. Each is written under one lock, the maker's or the engine's.
 
     ``wait_*_s`` is what the trainer waited inside ``next()``: for chunks that were not there yet, or for samples that
     were not decoded yet; ``start_s`` is what it waited for the first batch after a start or a jump, which says nothing
@@ -17,13 +17,12 @@ class Counters:
 
     batches: int = 0
     samples: int = 0
-    bad_samples: int = 0
-    filtered_samples: int = 0
     bytes_read: int = 0
     bytes_made: int = 0
     reads: int = 0
     read_s: float = 0.0
     decode_s: float = 0.0
+    assemble_s: float = 0.0
     start_s: float = 0.0
     wait_read_s: float = 0.0
     wait_decode_s: float = 0.0

@@ -38,7 +38,7 @@ def default_read_bytes(feed: Feed) -> int:
     sizes = feed.chunks.size_bytes
     if not len(sizes):
         return _MIN_READ_BYTES
-    lanes = feed.pipeline.lanes // math.gcd(feed.world_size, feed.pipeline.lanes)
+    lanes = feed.pipeline.lanes // math.gcd(feed.deal.rank.world_size, feed.pipeline.lanes)
     window = feed.pipeline.window if feed.pipeline.shuffle is True else 1
     open_bytes = lanes * window * float(sizes.mean())
     return int(min(max(1.5 * open_bytes, _MIN_READ_BYTES), _MAX_READ_BYTES))

@@ -39,6 +39,18 @@ class Ranges:
             passed += stop - start
         return tuple(found)
 
+    def without(self, parts: tuple[Range, ...]) -> Ranges:
+        """The same ranges less ``parts``, which lie inside them."""
+        left = list(self.parts)
+        for low, high in parts:
+            left = [
+                piece
+                for start, stop in left
+                for piece in ((start, min(stop, low)), (max(start, high), stop))
+                if piece[0] < piece[1]
+            ]
+        return Ranges(tuple(left))
+
 
 def merged(parts: list[Range]) -> Ranges:
     """Sort ranges and join those that touch."""
