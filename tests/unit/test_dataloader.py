@@ -27,3 +27,19 @@ def test_an_impossible_limit_is_refused_by_its_name(tmp_path: Path, wrong: dict[
 def test_what_is_no_pipeline_is_refused_with_what_to_do() -> None:
     with pytest.raises(SpecError, match=r"expected a stoker.Pipeline, found str; for a URL take"):
         stoker.DataLoader("x.tar")  # type: ignore[arg-type]  # the mistake that is tested
+
+
+@pytest.mark.parametrize("url", ["host:4300", "http://host:4300", ""])
+def test_a_service_that_is_no_address_is_refused_with_an_example(tmp_path: Path, url: str) -> None:
+    make_shards(tmp_path, [3], images=False)
+    pipeline = stoker.Pipeline(stoker.tar(tmp_path / "*.tar"), [], batch_size=1)
+    with pytest.raises(SpecError, match="expected an address such as stoker://host:4300"):
+        stoker.DataLoader(pipeline, service=url)
+
+
+@pytest.mark.parametrize("own", [{"num_threads": 2}, {"read_bytes": 1 << 20}], ids=str)
+def test_what_the_workers_decide_is_not_taken_from_a_trainer(tmp_path: Path, own: dict[str, Any]) -> None:
+    make_shards(tmp_path, [3], images=False)
+    pipeline = stoker.Pipeline(stoker.tar(tmp_path / "*.tar"), [], batch_size=1)
+    with pytest.raises(SpecError, match=f"{next(iter(own))}=.*the workers have their own"):
+        stoker.DataLoader(pipeline, service="stoker://127.0.0.1:1", **own)

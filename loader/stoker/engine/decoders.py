@@ -42,6 +42,7 @@ class DecodePool:
         self.num_threads = num_threads
         self._lock = threading.Lock()
         self._lines: list[DecodeLine] = []
+        self._reached_s = 0.0  # what the line had used that was taken from last: start-time fair queueing's clock
         self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()  # True for each task; False ends a thread
         self._threads = [
             threading.Thread(target=self._run, name=f"stoker-decode-{index}", daemon=True)
@@ -69,11 +70,10 @@ class DecodePool:
     def put(self, line: DecodeLine, tasks: list[_Task]) -> None:
         """Queue tasks at the end of a line."""
         with self._lock:
-            if not line.tasks:
-                if self._lines:  # it has not saved up the time in which it had nothing to do
-                    line.used_s = max(line.used_s, min(other.used_s for other in self._lines))
-                if line not in self._lines:
-                    self._lines.append(line)
+            if not line.tasks:  # it has not saved up the time in which it had nothing to do
+                line.used_s = max(line.used_s, self._reached_s)
+            if line not in self._lines:
+                self._lines.append(line)
             line.tasks.extend(tasks)
         for _ in tasks:
             self._tokens.put(True)
@@ -92,6 +92,7 @@ class DecodePool:
             if not waiting:
                 return None
             line = waiting[0] if len(waiting) == 1 else min(waiting, key=DecodeLine.need)
+            self._reached_s = max(self._reached_s, line.used_s)
             return line, line.tasks.popleft()
 
     def _run(self) -> None:
@@ -126,7 +127,7 @@ class DecodeLine:
         self.tasks: deque[_Task] = deque()
         """Under the pool's lock."""
         self.used_s = 0.0
-        """CPU seconds that it has had, counted from what the others had when it began."""
+        """CPU seconds that it has had, those in which it had nothing to do counted as if it had."""
 
     def need(self) -> tuple[bool, float]:
         """Smaller for those that come first."""
