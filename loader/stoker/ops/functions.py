@@ -74,7 +74,7 @@ def describe(fn: Function) -> str:
     """The name of a function, for messages."""
     if isinstance(fn, functools.partial):
         return f"partial of {describe(fn.func)}"
-    found = fn if hasattr(fn, "__qualname__") else type(fn)
+    found = fn if hasattr(fn, "__qualname__") and hasattr(fn, "__module__") else type(fn)
     return f"{found.__module__}:{found.__qualname__}"
 
 

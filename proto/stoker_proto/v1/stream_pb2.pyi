@@ -123,7 +123,7 @@ class Leaving(_message.Message):
     def __init__(self) -> None: ...
 
 class BatchBegin(_message.Message):
-    __slots__ = ("batch_index", "num_bytes", "pieces", "bad", "num_filtered", "conversions", "wait_storage_s", "wait_decode_s")
+    __slots__ = ("batch_index", "num_bytes", "pieces", "bad", "num_filtered", "conversions", "wait_storage_s", "wait_decode_s", "seal")
     BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
     NUM_BYTES_FIELD_NUMBER: _ClassVar[int]
     PIECES_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +132,7 @@ class BatchBegin(_message.Message):
     CONVERSIONS_FIELD_NUMBER: _ClassVar[int]
     WAIT_STORAGE_S_FIELD_NUMBER: _ClassVar[int]
     WAIT_DECODE_S_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
     batch_index: int
     num_bytes: int
     pieces: _containers.RepeatedCompositeFieldContainer[Piece]
@@ -140,7 +141,8 @@ class BatchBegin(_message.Message):
     conversions: _containers.RepeatedScalarFieldContainer[str]
     wait_storage_s: float
     wait_decode_s: float
-    def __init__(self, batch_index: _Optional[int] = ..., num_bytes: _Optional[int] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bad: _Optional[_Iterable[_Union[Error, _Mapping]]] = ..., num_filtered: _Optional[int] = ..., conversions: _Optional[_Iterable[str]] = ..., wait_storage_s: _Optional[float] = ..., wait_decode_s: _Optional[float] = ...) -> None: ...
+    seal: int
+    def __init__(self, batch_index: _Optional[int] = ..., num_bytes: _Optional[int] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bad: _Optional[_Iterable[_Union[Error, _Mapping]]] = ..., num_filtered: _Optional[int] = ..., conversions: _Optional[_Iterable[str]] = ..., wait_storage_s: _Optional[float] = ..., wait_decode_s: _Optional[float] = ..., seal: _Optional[int] = ...) -> None: ...
 
 class Piece(_message.Message):
     __slots__ = ("inline", "offset", "num_bytes")

@@ -113,6 +113,12 @@ def test_functions_that_refer_to_themselves_have_a_digest() -> None:
     assert digest(lambda fields, items=items: items)
 
 
+def test_a_function_that_holds_a_generator_has_a_digest() -> None:
+    """A generator has a qualified name and no module."""
+    numbers = (number for number in range(3))
+    assert len(digest(lambda sample: {**sample, "number": next(numbers)})) == 32
+
+
 def test_callable_objects_differ_by_their_state() -> None:
     class Scale:
         def __init__(self, factor: float) -> None:

@@ -1,0 +1,1 @@
+"""What workers and clients share about bytes: batches, memory of one host, code, errors, Flight calls."""
