@@ -16,6 +16,7 @@ A class says who must act and whether a retry can help::
     │   ├── NotFoundError                  nothing lies at this URL
     │   ├── AccessError                    credentials or rights
     │   └── TransientError                 a retry may help: throttled, cut, stalled, unreachable
+    ├── ServiceError (ConnectionError)     the service, or a worker of it, cannot be reached; a retry may help
     └── StallError (TimeoutError)          a wait passed its deadline; the text names the cause
 
     StokerWarning (UserWarning)            something about the data that does not stop the run
@@ -112,6 +113,10 @@ class AccessError(StorageError):
 
 class TransientError(StorageError):
     """A retry may help: throttled, cut short, stalled, or unreachable."""
+
+
+class ServiceError(StokerError, ConnectionError):
+    """The service, or a worker of it, cannot be reached, or broke off; names its address. A retry may help."""
 
 
 class StallError(StokerError, TimeoutError):

@@ -1,1 +1,1 @@
-"""The service round Stoker's loader; so far it holds the command line."""
+"""The service round Stoker's loader: dispatcher, workers, the client inside a trainer, and the command line."""

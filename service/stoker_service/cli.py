@@ -38,7 +38,13 @@ def main() -> None:
 
 def build_app(session: Session) -> typer.Typer:
     """Return the application with the plug-in commands that are installed."""
-    from stoker_service.indexing import index
+    from stoker_service.commands.dispatcher import dispatcher
+    from stoker_service.commands.down import down
+    from stoker_service.commands.drain import drain
+    from stoker_service.commands.index import index
+    from stoker_service.commands.status import status
+    from stoker_service.commands.up import up
+    from stoker_service.commands.worker import worker
 
     app = typer.Typer(name="stoker", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 
@@ -52,7 +58,8 @@ def build_app(session: Session) -> typer.Typer:
         """Stoker: an input pipeline for deep learning. Shards in, ready batches out."""
         session.debug = session.debug or debug
 
-    app.command()(index)
+    for command in (index, up, dispatcher, worker, status, drain, down):
+        app.command()(command)
     _add_plugins(app)
     return app
 

@@ -72,6 +72,7 @@ class Maker:
         self._events = events
         self._finisher = Finisher(pipeline, pool, Probe(pipeline, dataset, program, pool))
         self._lock = threading.Lock()
+        self._url: Callable[[ChunkUse], str] = lambda use: dataset.origin(use.chunk_index, 0).url
         self._shelf = Shelf(lambda chunk_index: int(dataset.chunks.size_bytes[chunk_index]))
         self._reading: dict[int, Ticket] = {}
         self._readers = Readers(dataset, self._on_read, events.on_crash, concurrency, tally)
@@ -107,6 +108,11 @@ class Maker:
         ticket.num_rows_left = work.num_rows
         self._decoders.submit(ticket)
 
+    def drop(self, ticket: Ticket) -> None:
+        """Give up a ticket whose chunks are all here, instead of starting it."""
+        with self._lock:
+            self._shelf.release(ticket.work)
+
     def leave(self, lane_index: int) -> None:
         """Close the windows of a lane of which nothing more will be planned."""
         with self._lock:
@@ -118,7 +124,7 @@ class Maker:
             return "storage", "the batch was not planned yet; the storage or the index is slow"
         if ticket.num_missing:
             reads = self._readers.in_flight()
-            longest = f"; the longest read has taken {reads[0][1]:.1f} s" if reads else ""
+            longest = f"; the longest read, of {self._url(reads[0][0])}, has taken {reads[0][1]:.1f} s" if reads else ""
             return "storage", f"{ticket.num_missing} chunks of the next batch are not read yet{longest}"
         in_hand = self._decoders.in_hand()
         longest = f"; {in_hand[0][0]} has taken {in_hand[0][1]:.1f} s" if in_hand else ""

@@ -102,14 +102,16 @@ class WorkerBeatRequest(_message.Message):
     def __init__(self, worker_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[WorkerJob, _Mapping]]] = ..., is_draining: bool = ..., num_streams: _Optional[int] = ..., queued_bytes: _Optional[int] = ..., bad_samples: _Optional[int] = ...) -> None: ...
 
 class WorkerBeatResponse(_message.Message):
-    __slots__ = ("is_known", "should_drain", "should_stop")
+    __slots__ = ("is_known", "should_drain", "should_stop", "is_last")
     IS_KNOWN_FIELD_NUMBER: _ClassVar[int]
     SHOULD_DRAIN_FIELD_NUMBER: _ClassVar[int]
     SHOULD_STOP_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
     is_known: bool
     should_drain: bool
     should_stop: bool
-    def __init__(self, is_known: bool = ..., should_drain: bool = ..., should_stop: bool = ...) -> None: ...
+    is_last: bool
+    def __init__(self, is_known: bool = ..., should_drain: bool = ..., should_stop: bool = ..., is_last: bool = ...) -> None: ...
 
 class Job(_message.Message):
     __slots__ = ("pipeline", "name", "num_lanes", "world_size", "has_code")
@@ -302,7 +304,7 @@ class JobStatus(_message.Message):
     def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., clients: _Optional[_Iterable[_Union[ClientStatus, _Mapping]]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("version", "dispatcher_id", "up_s", "workers", "jobs", "num_workers_wanted", "reassignments")
+    __slots__ = ("version", "dispatcher_id", "up_s", "workers", "jobs", "num_workers_wanted", "reassignments", "wanted_reason")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DISPATCHER_ID_FIELD_NUMBER: _ClassVar[int]
     UP_S_FIELD_NUMBER: _ClassVar[int]
@@ -310,6 +312,7 @@ class StatusResponse(_message.Message):
     JOBS_FIELD_NUMBER: _ClassVar[int]
     NUM_WORKERS_WANTED_FIELD_NUMBER: _ClassVar[int]
     REASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    WANTED_REASON_FIELD_NUMBER: _ClassVar[int]
     version: Version
     dispatcher_id: str
     up_s: float
@@ -317,4 +320,5 @@ class StatusResponse(_message.Message):
     jobs: _containers.RepeatedCompositeFieldContainer[JobStatus]
     num_workers_wanted: int
     reassignments: int
-    def __init__(self, version: _Optional[_Union[Version, _Mapping]] = ..., dispatcher_id: _Optional[str] = ..., up_s: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., num_workers_wanted: _Optional[int] = ..., reassignments: _Optional[int] = ...) -> None: ...
+    wanted_reason: str
+    def __init__(self, version: _Optional[_Union[Version, _Mapping]] = ..., dispatcher_id: _Optional[str] = ..., up_s: _Optional[float] = ..., workers: _Optional[_Iterable[_Union[WorkerStatus, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[JobStatus, _Mapping]]] = ..., num_workers_wanted: _Optional[int] = ..., reassignments: _Optional[int] = ..., wanted_reason: _Optional[str] = ...) -> None: ...

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyarrow import types
 
 from stoker.batch.pool import BufferPool
-from stoker.errors import StokerError, TransientError
+from stoker.errors import ServiceError, StokerError
 
 Own: TypeAlias = Callable[[pa.Buffer | None], pa.Buffer | None]
 """Turns a buffer that Arrow says may not be written into one over the same bytes that may."""
@@ -50,10 +50,10 @@ class Assembly:
     def finish(self) -> pa.RecordBatch:
         """Return the batch; its arrays lie over the pool's memory and may be written.
 
-        Raises TransientError if bytes are missing, StokerError if they are no batch.
+        Raises ServiceError if bytes are missing, StokerError if they are no batch.
         """
         if self.num_missing:
-            raise TransientError(f"a batch was cut short: {self._num_here} of {len(self._bytes)} bytes came")
+            raise ServiceError(f"a batch was cut short: {self._num_here} of {len(self._bytes)} bytes came")
         try:
             with pa.ipc.open_stream(pa.py_buffer(self._bytes)) as reader:
                 batch = reader.read_next_batch()

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import flight
 
-from stoker.errors import AccessError, SpecError, StokerError, TransientError
+from stoker.errors import AccessError, ServiceError, SpecError, StokerError
 
 HELLO: Final = "hello"
 DESCRIBE: Final = "describe"
@@ -23,10 +23,10 @@ _DETAIL = re.compile(r"\.? Detail: .*| gRPC client debug context: .*|, with mess
 _BROKEN = re.compile(r"stream removed|connection reset|socket closed|goaway|broken pipe|rst_stream|eof", re.IGNORECASE)
 
 _MEANINGS: Final[tuple[tuple[tuple[type[BaseException], ...], type[StokerError], str], ...]] = (
-    ((flight.FlightTimedOutError,), TransientError, "did not answer in time"),
-    ((flight.FlightCancelledError,), TransientError, "had its call cancelled"),
-    ((flight.FlightUnavailableError,), TransientError, "is unreachable"),
-    ((flight.FlightInternalError, OSError), TransientError, "broke the connection"),
+    ((flight.FlightTimedOutError,), ServiceError, "did not answer in time"),
+    ((flight.FlightCancelledError,), ServiceError, "had its call cancelled"),
+    ((flight.FlightUnavailableError,), ServiceError, "is unreachable"),
+    ((flight.FlightInternalError, OSError), ServiceError, "broke the connection"),
     ((flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError), AccessError, "refused"),
 )
 
@@ -58,7 +58,7 @@ def uses_proxy() -> bool:
 def act(client: flight.FlightClient, location: str, action: str, body: bytes, deadline_s: float) -> Iterator[bytes]:
     """Yield the results of an action as they come; all of them within ``deadline_s``.
 
-    Raises TransientError if the worker is unreachable or late, as :func:`translate` says.
+    Raises ServiceError if the worker is unreachable or late, as :func:`translate` says.
     """
     with translated(location):
         for result in client.do_action(flight.Action(action, body), flight.FlightCallOptions(timeout=deadline_s)):
@@ -79,7 +79,7 @@ def translated(location: str) -> Iterator[None]:
 def translate(error: BaseException, location: str) -> StokerError:
     """Return our error for one of Flight's.
 
-    TransientError: the worker may answer again, or another in its place. AccessError: it refused. StokerError: a fault
+    ServiceError: the worker may answer again, or another in its place. AccessError: it refused. StokerError: a fault
     of it or of ours; the worker's own errors come as messages and never this way.
     """
     text = _text(error)
@@ -87,7 +87,7 @@ def translate(error: BaseException, location: str) -> StokerError:
         if isinstance(error, types):
             return made(f"worker {location} {what}: {text}")
     if _BROKEN.search(text):
-        return TransientError(f"worker {location} broke the connection: {text}")
+        return ServiceError(f"worker {location} broke the connection: {text}")
     return StokerError(f"worker {location} failed: {type(error).__name__}: {text}")
 
 

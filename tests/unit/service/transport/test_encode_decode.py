@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from stoker.batch import BufferPool, Ragged, to_numpy, to_torch
-from stoker.errors import StokerError, TransientError
+from stoker.errors import ServiceError, StokerError
 from stoker_service.transport.decode import Assembly
 from stoker_service.transport.encode import MAX_SLICE_BYTES, MIN_SLICE_BYTES, Encoded, encode, slices
 from support.batch_kinds import foreign, of_every_kind, pictures
@@ -159,7 +159,7 @@ def test_missing_bytes_may_be_asked_for_again() -> None:
     assembly = Assembly(100, BufferPool())
     assembly.add_bytes(bytes(60))
     assert assembly.num_missing == 40
-    with pytest.raises(TransientError, match="60 of 100 bytes"):
+    with pytest.raises(ServiceError, match="60 of 100 bytes"):
         assembly.finish()
 
 

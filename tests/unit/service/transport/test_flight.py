@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from stoker.errors import AccessError, SpecError, StokerError, TransientError
+from stoker.errors import AccessError, ServiceError, SpecError, StokerError
 from stoker_service.transport.flight import HELLO, USE_PROXY, act, connect, translate, translated
 
 LOCATION = "grpc://10.0.0.7:4301"
@@ -61,11 +61,11 @@ def test_every_error_of_flight_becomes_one_of_ours(found: type[Exception]) -> No
 @pytest.mark.parametrize(
     "found, expected",
     [
-        (flight.FlightUnavailableError, TransientError),
-        (flight.FlightCancelledError, TransientError),
-        (flight.FlightTimedOutError, TransientError),
-        (flight.FlightInternalError, TransientError),
-        (OSError, TransientError),
+        (flight.FlightUnavailableError, ServiceError),
+        (flight.FlightCancelledError, ServiceError),
+        (flight.FlightTimedOutError, ServiceError),
+        (flight.FlightInternalError, ServiceError),
+        (OSError, ServiceError),
         (flight.FlightUnauthorizedError, AccessError),
         (flight.FlightServerError, StokerError),
         (pa.ArrowInvalid, StokerError),
@@ -77,7 +77,7 @@ def test_a_retry_may_help_where_the_worker_may_come_back(found: type[Exception],
 
 def test_a_connection_that_broke_under_a_stream_is_no_fault_of_the_worker() -> None:
     error = flight.FlightServerError("Flight returned unknown error, with message: Stream removed")
-    assert type(translate(error, LOCATION)) is TransientError
+    assert type(translate(error, LOCATION)) is ServiceError
 
 
 def test_our_own_errors_pass_as_they_are() -> None:
@@ -94,7 +94,7 @@ def test_a_worker_that_is_not_there_is_named() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         location = f"grpc://127.0.0.1:{free.getsockname()[1]}"
-        with connect(location) as client, pytest.raises(TransientError, match=f"{location} is unreachable"):
+        with connect(location) as client, pytest.raises(ServiceError, match=f"{location} is unreachable"):
             list(act(client, location, HELLO, b"", 5.0))
 
 
@@ -104,7 +104,7 @@ def test_a_late_answer_is_not_waited_for(server: Server) -> None:
         return [body]
 
     server.answer = late
-    with pytest.raises(TransientError, match="did not answer in time"):
+    with pytest.raises(ServiceError, match="did not answer in time"):
         ask(server, deadline_s=0.1)
     server.released.set()
 
@@ -139,5 +139,5 @@ def test_a_proxy_of_the_environment_is_used_only_when_told(server: Server, monke
             monkeypatch.delenv(name, raising=False)
         assert ask(server) == [b"hi"]
         monkeypatch.setenv(USE_PROXY, "1")
-        with pytest.raises(TransientError):
+        with pytest.raises(ServiceError):
             ask(server, deadline_s=2.0)

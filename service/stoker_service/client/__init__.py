@@ -1,0 +1,1 @@
+"""The service's part inside a trainer: batches from many workers, in one rank's order."""

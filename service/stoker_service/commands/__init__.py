@@ -1,0 +1,1 @@
+"""The commands of ``stoker``, one module each; what they need is imported when they run."""

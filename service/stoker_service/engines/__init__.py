@@ -1,0 +1,1 @@
+"""What runs a service's workers beyond child processes of ``stoker up``."""

@@ -1,0 +1,1 @@
+"""The worker: makes batches for whoever asks, and streams them over Arrow Flight."""

@@ -1,0 +1,271 @@
+"""A worker: its parts, and their life from start to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+import time
+from typing import Final
+
+import pyarrow as pa
+
+from stoker import __version__
+from stoker.batch.pool import BufferPool
+from stoker.engine.decoders import DecodePool
+from stoker.errors import SpecError
+from stoker_proto.v1 import control_pb2
+from stoker_service.addresses import joined
+from stoker_service.options import WorkerOptions
+from stoker_service.transport.arena import Arena
+from stoker_service.transport.arena_host import ArenaHost
+from stoker_service.transport.host import host_id
+from stoker_service.worker.agent import Agent
+from stoker_service.worker.datasets import Datasets
+from stoker_service.worker.flight import FlightServer
+from stoker_service.worker.producer import Tools
+from stoker_service.worker.producers import Producers
+from stoker_service.worker.stats import WorkerStats
+
+STOP_S: Final = 1.8
+"""How long :meth:`WorkerServer.stop` may take."""
+
+LEAVE_S: Final = 2.0
+"""How long clients have for hanging up once they are told that the worker leaves."""
+
+BEAT_S: Final = 1.0
+"""Beat of streams until the dispatcher has said another."""
+
+MIN_ARENA_BYTES: Final = 8 << 30
+"""Of addresses, not of memory: so that one large batch beyond the budget finds room."""
+
+MIN_IDLE_BYTES: Final = 256 << 20
+
+_LOG: Final = logging.getLogger("stoker")
+
+
+class WorkerServer:
+    """Makes batches for whoever opens a stream. One life: ``start``, then ``drain`` or ``stop``; any thread may call.
+
+    It sets nothing for the process as a whole, so it may run inside another program; :mod:`.malloc` is what our own
+    processes do beside.
+    """
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self.worker_id: Final = options.worker_id or f"worker-{secrets.token_hex(4)}"
+        self.host_id: Final = host_id()
+        self.is_draining = False
+        self.is_leaving = False
+        self._lock = threading.Lock()
+        self._is_stopping = False
+        self._ended = threading.Event()
+        self._bytes_sent = 0
+        self._send_s = 0.0
+        self._location = ""
+        self._flight: FlightServer | None = None
+        self._agent: Agent | None = None
+        self.arena: Arena | None = None
+        self._arena_host: ArenaHost | None = None
+        self._decode: DecodePool | None = None
+        self._datasets = Datasets()
+        self._producers: Producers | None = None
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Listen; returns when clients can reach it. The dispatcher is told by a thread, see :meth:`unready`.
+
+        Raises SpecError if the port is taken, or if no host is known under which clients can reach it.
+        """
+        options = self._options
+        reached_host = options.reached_host
+        if options.arena:
+            self._open_arena()
+        idle_bytes = max(MIN_IDLE_BYTES, options.memory_bytes // 2)
+        pool = BufferPool(idle_bytes) if self.arena is None else BufferPool(idle_bytes, self.arena.allocate)
+        self._decode = DecodePool(options.num_threads)
+        self._producers = Producers(
+            Tools(pool, self._decode, self.arena),
+            self._datasets,
+            memory_bytes=options.memory_bytes,
+            read_bytes=options.read_bytes,
+            allow_code=options.allow_code,
+        )
+        self._flight = self._listening()
+        self._location = f"grpc://{joined(reached_host, self._flight.port)}"
+        self._agent = Agent(options.address, self._described(), self._report, self.drain, self._stop_soon)
+        self._agent.start()
+
+    def drain(self) -> None:
+        """Begin to end in good order; returns at once.
+
+        No stream begins here any more. Those that are open go on until their clients have moved, ``drain_s`` at most;
+        then they are told to leave after the batch in hand, and the worker ends.
+        """
+        with self._lock:
+            if self.is_draining or self._is_stopping:
+                return
+            self.is_draining = True
+        _LOG.info("worker %s drains", self.worker_id)
+        threading.Thread(target=self._drain, name="stoker-drain", daemon=True).start()
+
+    def stop(self) -> None:
+        """End now; within 2 s. Clients that do not hang up lose their connection when the process ends."""
+        with self._lock:
+            is_first, self._is_stopping = not self._is_stopping, True
+            self.is_draining = self.is_leaving = True
+        if is_first:
+            try:
+                self._stop(time.monotonic() + STOP_S)
+            finally:
+                self._ended.set()
+        self._ended.wait(STOP_S)
+
+    def wait(self) -> int:
+        """Wait for its end; the exit code, which is 0, since it ends only when it is asked to."""
+        self._ended.wait()
+        return 0
+
+    # -- what is ------------------------------------------------------------------------------------------------------
+
+    @property
+    def location(self) -> str:
+        """Where clients reach it, such as ``grpc://10.0.0.7:4301``; empty before the start."""
+        return self._location
+
+    @property
+    def beat_s(self) -> float:
+        """Seconds of silence after which a stream beats."""
+        return (self._agent.beat_s if self._agent is not None else 0.0) or BEAT_S
+
+    @property
+    def producers(self) -> Producers:
+        assert self._producers is not None, "streams come after the start"
+        return self._producers
+
+    @property
+    def arena_socket(self) -> str:
+        """Where the arena's descriptor is handed out; empty without an arena."""
+        return self._arena_host.socket_name if self._arena_host is not None else ""
+
+    def unready(self) -> str | None:
+        """Why no lane should come here; None if it is ready."""
+        if self.is_draining:
+            return "the worker drains"
+        return "the worker is starting" if self._agent is None else self._agent.unready()
+
+    def on_sent(self, num_bytes: int, seconds: float) -> None:
+        """Called by streams."""
+        with self._lock:
+            self._bytes_sent += num_bytes
+            self._send_s += seconds
+
+    def stats(self) -> WorkerStats:
+        """What it has done and holds."""
+        found = self._producers.stats() if self._producers is not None else ()
+        retries, throttled = self._datasets.retries()
+        return WorkerStats(
+            storage_s=sum(one.storage_s for one in found),
+            decode_s=sum(one.decode_s for one in found),
+            assemble_s=sum(one.assemble_s for one in found),
+            send_s=self._send_s,
+            queued_bytes=sum(one.queued_bytes for one in found),
+            num_streams=self._flight.num_streams if self._flight is not None else 0,
+            num_lanes=sum(len(one.lanes) for one in found),
+            retries=retries,
+            throttled=throttled,
+            bad_samples=sum(one.bad_samples for one in found),
+            batches=sum(one.batches for one in found),
+            rows=sum(one.rows for one in found),
+            bytes_sent=self._bytes_sent,
+            bytes_in_arena=self.arena.used_bytes if self.arena is not None else 0,
+            producers=found,
+        )
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _open_arena(self) -> None:
+        try:
+            self.arena = Arena.create(max(4 * self._options.memory_bytes, MIN_ARENA_BYTES))
+            self._arena_host = ArenaHost(self.arena)
+        except OSError as error:
+            _LOG.warning("no memory is shared with clients of this machine, batches go through sockets: %s", error)
+            if self.arena is not None:
+                self.arena.close()
+            self.arena = None
+
+    def _listening(self) -> FlightServer:
+        place = joined(self._options.host, self._options.port)
+        try:
+            return FlightServer(self, f"grpc://{place}")
+        except (pa.ArrowException, OSError) as error:
+            self.stop()
+            raise SpecError(
+                f"a worker cannot listen at {place}: {error}; choose another port, or 0 for a free one"
+            ) from None
+
+    def _described(self) -> control_pb2.Worker:
+        return control_pb2.Worker(
+            worker_id=self.worker_id,
+            location=self._location,
+            host_id=self.host_id,
+            num_threads=self._options.num_threads,
+            allows_code=self._options.allow_code,
+            pid=os.getpid(),
+            release=__version__,
+        )
+
+    def _report(self) -> control_pb2.WorkerBeatRequest:
+        now = self.stats()
+        jobs = [
+            control_pb2.WorkerJob(
+                pipeline=one.pipeline, rows=one.rows, decode_s=one.decode_s + one.assemble_s, lanes=one.lanes
+            )
+            for one in now.producers
+        ]
+        return control_pb2.WorkerBeatRequest(
+            worker_id=self.worker_id,
+            jobs=jobs,
+            is_draining=self.is_draining,
+            num_streams=now.num_streams,
+            queued_bytes=now.queued_bytes,
+            bad_samples=now.bad_samples,
+        )
+
+    def _drain(self) -> None:
+        deadline_s = time.monotonic() + self._options.drain_s
+        assert self._flight is not None, "what drains has started"
+        assert self._agent is not None, "what drains has started"
+        self._agent.beat_now(min(1.0, self._options.drain_s))
+        if not self._flight.wait_for_streams(deadline_s):
+            self.is_leaving = True
+            self._flight.leave()
+            self._flight.wait_for_streams(time.monotonic() + LEAVE_S)
+        self.stop()
+
+    def _stop_soon(self) -> None:
+        """Stop in a thread of its own: the agent's, which asks, is joined."""
+        threading.Thread(target=self.stop, name="stoker-stop", daemon=True).start()
+
+    def _stop(self, deadline_s: float) -> None:
+        if self._agent is not None:
+            self._agent.close(deadline_s)
+        self._datasets.close()
+        if self._flight is not None:
+            self._flight.leave()
+            self._flight.wait_for_streams(min(deadline_s, time.monotonic() + 0.5))
+        if self._producers is not None:
+            self._producers.close(deadline_s)
+        if self._decode is not None:
+            self._decode.close(deadline_s)
+        if self._flight is not None:
+            # It waits for all streams, also for those whose clients do not hang up.
+            shutting = threading.Thread(target=self._flight.shutdown, name="stoker-shutdown", daemon=True)
+            shutting.start()
+            shutting.join(max(0.0, deadline_s - time.monotonic()))
+        if self._arena_host is not None:
+            self._arena_host.close()
+        if self.arena is not None:
+            self.arena.close()
