@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker_bench import datasets, gil, machine, rounds
+from stoker_bench import datasets, gil, machine, rounds, service
 from stoker_bench.contender import Contender, Stream
 from stoker_bench.datasets import MadeShards, PhotoShards
 from stoker_bench.rounds import Spread
@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = _data(options)
     _say(f"{made.num_rows} pictures, {made.size_bytes / made.num_rows / 1e3:.0f} KB on average, in {made.folder}")
     report = run(made, options)
+    of_service = service.Options(asked.rounds, 2 * asked.batches, batch_size=asked.batch_size)
+    report["service"] = service.run(made, of_service, _say)
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
     (asked.out / "bench.md").write_text(markdown(report))
@@ -100,7 +102,8 @@ def markdown(report: dict[str, Any]) -> str:
         "",
         f"GIL time a sample: {aim} The same method finds {known}.",
     ]
-    return "\n".join(lines) + "\n"
+    page = "\n".join(lines) + "\n"
+    return f"{page}\n{service.markdown(report['service'])}" if "service" in report else page
 
 
 def _row(name: str, report: dict[str, Any]) -> str:

@@ -54,8 +54,13 @@ def measure(
 
 def ratios(found: Mapping[str, Sequence[float]], ours: str) -> dict[str, Spread]:
     """Return ours over each other contender, divided round by round."""
-    return {
-        name: Spread.of([mine / theirs for mine, theirs in zip(found[ours], rates, strict=True)])
-        for name, rates in found.items()
-        if name != ours
-    }
+    return {name: _ratio(found[ours], rates) for name, rates in found.items() if name != ours}
+
+
+def against(found: Mapping[str, Sequence[float]], base: str) -> dict[str, Spread]:
+    """Return each other contender over ``base``, divided round by round."""
+    return {name: _ratio(rates, found[base]) for name, rates in found.items() if name != base}
+
+
+def _ratio(upper: Sequence[float], lower: Sequence[float]) -> Spread:
+    return Spread.of([one / other for one, other in zip(upper, lower, strict=True)])

@@ -14,6 +14,7 @@ import typer
 from stoker.errors import MissingDependencyError, SpecError
 from stoker_service import addresses
 from stoker_service.addresses import SERVICE_VARIABLE, Address
+from stoker_service.console import complain
 
 if TYPE_CHECKING:
     from stoker.formats.keys import KeyRule
@@ -89,8 +90,6 @@ def wrong_usage() -> Iterator[None]:
     try:
         yield
     except SpecError as error:
-        from stoker_service.cli import complain
-
         complain(str(error))
         raise typer.Exit(2) from error
 

@@ -9,9 +9,9 @@ from importlib import metadata
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from stoker.errors import StokerError
+from stoker_service.console import complain
 
 PLUGIN_GROUP = "stoker.commands"
 DEBUG_VARIABLE = "STOKER_DEBUG"
@@ -62,13 +62,6 @@ def build_app(session: Session) -> typer.Typer:
         app.command()(command)
     _add_plugins(app)
     return app
-
-
-def complain(text: str) -> None:
-    """Show one line on stderr."""
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
-    console.print("[bold red]stoker:[/]", end=" ")
-    console.print(" ".join(text.split()), markup=False)
 
 
 def _add_plugins(app: typer.Typer) -> None:

@@ -140,6 +140,14 @@ def test_the_page_shows_each_part_with_its_aim() -> None:
     assert "**0.50 (0.40–0.60) s**, 0.05 (0.04–0.06) s before it; at most 1 s is the aim." in page
 
 
+def test_the_parts_that_were_not_measured_are_left_out() -> None:
+    gap = service.summary_of_gaps([Gap(0.05, 0.4)])
+    page = service.markdown({"options": {"gap": {"batch_size": 64}}, "gap": gap})
+    assert page.startswith("## The service")
+    assert "images/s" not in page
+    assert "GB/s" not in page
+
+
 @pytest.fixture
 def sender() -> Iterator[int]:
     """A port that sends batches of 100,000 bytes as they are asked for, and hangs up in the middle of the fourth."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker_service.worker.window import MAX_AHEAD, MAX_PLANNED, Key, Stage, ToPlan, ToStart, Window
+from stoker_service.worker.consumers import Key
+from stoker_service.worker.window import MAX_AHEAD, MAX_PLANNED, Stage, ToPlan, ToStart, Window
+from support.simple_window import SimpleWindow
 
 SIZE = 100
 FOREVER = 10**9
@@ -18,8 +25,10 @@ FOREVER = 10**9
 class Machine:
     """A window with a storage and decoders that do what it says, in any order that ``chance`` picks."""
 
-    def __init__(self, memory_bytes: int, *, read_batches: int = FOREVER, max_making: int = 2) -> None:
-        self.window = Window(memory_bytes, max_making)
+    def __init__(
+        self, memory_bytes: int, *, read_batches: int = FOREVER, max_making: int = 2, window: Any = None
+    ) -> None:
+        self.window: Window = window or Window(memory_bytes, max_making)
         self.reading: list[Key] = []
         self.making: list[Key] = []
         self.kept: set[Key] = set()
@@ -28,6 +37,8 @@ class Machine:
         self.hands: list[tuple[int, Key]] = []
         self.read_batches = read_batches
         self.peak_bytes = 0
+        self.is_tidy = True
+        """Whether what was abandoned is dropped at once."""
 
     def attach(self, number: int, batches: range, plan: int = 0) -> None:
         self.window.attach(number, plan, batches)
@@ -97,7 +108,7 @@ class Machine:
         return True
 
     def _drop(self) -> bool:
-        keys = (*self.window.to_drop(), *self.window.abandoned())
+        keys = (*self.window.to_drop(), *(self.window.abandoned() if self.is_tidy else ()))
         self._dropped(keys)
         return bool(keys)
 
@@ -128,6 +139,47 @@ class Machine:
         while num_steps and (possible := self.steps(takers)):
             self.step(*chance.choice(possible))
             num_steps -= 1
+
+
+class Both:
+    """The window and its model: whatever one is asked, both are, and have to answer alike."""
+
+    def __init__(self, memory_bytes: int, max_making: int) -> None:
+        self._window, self._model = Window(memory_bytes, max_making), SimpleWindow(memory_bytes, max_making)
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._window.memory_bytes
+
+    @memory_bytes.setter
+    def memory_bytes(self, value: int) -> None:
+        self._window.memory_bytes = self._model.memory_bytes = value
+
+    @property
+    def held_bytes(self) -> int:
+        assert self._window.held_bytes == self._model.held_bytes
+        return self._window.held_bytes
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            found, expected = getattr(self._window, name)(*arguments), getattr(self._model, name)(*arguments)
+            if isinstance(found, list):  # what is forgotten at a time has no order
+                found, expected = sorted(found), sorted(expected)
+            assert found == expected, f"{name}{arguments}"
+            return found
+
+        return call
+
+    def check(self, numbers: list[int], keys: list[Key]) -> None:
+        """Ask all that they can be asked."""
+        for number in numbers:
+            for name in ("next_of", "may_take", "num_asked"):
+                getattr(self, name)(number)
+        for key in keys:
+            if self.stage(key) is not None:
+                self.users(key)
+        for name in ("is_urgent", "to_plan", "to_start", "to_drop", "abandoned"):
+            getattr(self, name)()
 
 
 @st.composite
@@ -241,6 +293,95 @@ def test_decisions_end(seed: int) -> None:
         machine.ask(number, 30)
     machine.run(chance, [])
     assert max(machine.starts.values()) <= 4  # each time somebody came
+
+
+@settings(max_examples=300, deadline=None)
+@given(budgets, st.integers(1, 20), st.integers(1, 3), seeds)
+def test_it_decides_as_its_model_does(memory_bytes: int, read_batches: int, max_making: int, seed: int) -> None:
+    chance = random.Random(seed)
+    both = Both(memory_bytes, max_making)
+    machine = Machine(memory_bytes, read_batches=read_batches, window=both)
+    stride, there = chance.choice([1, 2, 3]), list[int]()
+    for number in range(chance.randrange(2, 8)):
+        start = chance.randrange(12)
+        length = chance.choice([0, 3, 20, 200])
+        machine.attach(number, range(start, start + length * stride, stride), chance.randrange(2))
+        there.append(number)
+        for _ in range(chance.randrange(40)):
+            machine.is_tidy = bool(chance.randrange(3))
+            match chance.randrange(8):
+                case 0 if there:
+                    machine.ask(chance.choice(there), chance.choice([0, 1, 2, 5, 80]))
+                case 1 if there and not chance.randrange(4):
+                    machine.detach(there.pop(chance.randrange(len(there))))
+                case 2 if not chance.randrange(4):
+                    both.memory_bytes = chance.choice([0, 2 * SIZE, 7 * SIZE, FOREVER])
+                    machine.settle()
+                case _ if machine.making and not chance.randrange(3):
+                    machine.make(machine.making[0], chance.choice([0, SIZE // 3, SIZE, 3 * SIZE]))
+                case _:
+                    machine.run(chance, there, 1)
+            both.check(there, [(plan, index) for plan in (0, 1) for index in range(20)])
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Count the interpreter's operations in what is called inside."""
+    found: Counter[str] = Counter()
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            found["operations"] += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield found
+    finally:
+        sys.settrace(before)
+
+
+def cost_of_a_batch(num_streams: int, num_plans: int) -> float:
+    """Operations for each batch of streams that have a lane each, with memory for three batches of each."""
+    num_batches, num_taken = 8, 0
+    window = Window(3 * num_streams * SIZE)
+    for number in range(num_streams):
+        window.attach(number, number % num_plans, range(number, number + num_batches * num_streams, num_streams))
+        window.ask(number, 2)
+    with counted() as found:
+        for _ in range(num_batches // 2):
+            for number in range(num_streams):
+                while not window.may_take(number):
+                    one_step(window)
+                window.let_go(window.take(number))
+                window.ask(number, 1)
+                num_taken += 1
+                one_step(window)
+    return found["operations"] / num_taken
+
+
+def one_step(window: Window) -> None:
+    """What the producer's thread does, with a storage and decoders that need no time."""
+    window.is_urgent()
+    window.dropped(window.to_drop())
+    start = window.to_start()
+    if start is not None:
+        window.dropped(start.drop)
+        window.started(start.key)
+        window.made(start.key, SIZE)
+        return
+    plan = window.to_plan()
+    if plan is not None:
+        window.planned(plan.key)
+        window.ready(plan.key)
+
+
+@pytest.mark.parametrize("num_plans", [1, 3])
+def test_a_batch_costs_no_more_among_many_streams(num_plans: int) -> None:
+    few, many = cost_of_a_batch(16, num_plans), cost_of_a_batch(256, num_plans)
+    assert many < 2 * few
 
 
 # -- by example -------------------------------------------------------------------------------------------------------
