@@ -11,6 +11,7 @@ from stoker.errors import SpecError
 SCHEME = "stoker"
 DEFAULT_PORT = 4300
 SERVICE_VARIABLE = "STOKER_SERVICE"
+PROXY_VARIABLE = "STOKER_USE_PROXY"
 WILDCARDS = frozenset({"0.0.0.0", "::", "*", ""})
 
 
@@ -50,6 +51,11 @@ def from_environment(given: str | None) -> Address:
         return parse(given, option="--service")
     named = os.environ.get(SERVICE_VARIABLE)
     return parse(named, option=SERVICE_VARIABLE) if named else Address("127.0.0.1", DEFAULT_PORT)
+
+
+def uses_proxy() -> bool:
+    """Whether the environment asks for its proxies to be used inside the service; they lead out of a cluster else."""
+    return os.environ.get(PROXY_VARIABLE, "").lower() in ("1", "true", "yes", "on")
 
 
 def joined(host: str, port: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -12,12 +11,12 @@ import grpc
 from stoker.errors import ServiceError, SpecError, StallError, StokerError
 from stoker_proto.v1 import control_pb2 as wire
 from stoker_proto.v1 import control_pb2_grpc
+from stoker_service import channel
 from stoker_service.addresses import SERVICE_VARIABLE, Address
 from stoker_service.status import ClientStatus, JobStatus, ServiceStatus, WorkerStatus
 
 TIMEOUT_S = 5.0
 _MAX_STATUS_BYTES = 256 << 20  # a thousand workers and four thousand ranks are a few MB
-_PROXY_VARIABLE = "STOKER_USE_PROXY"
 
 
 class Control:
@@ -26,11 +25,7 @@ class Control:
     def __init__(self, address: Address, *, timeout_s: float = TIMEOUT_S) -> None:
         self._address = address
         self._timeout_s = timeout_s
-        proxies = int(os.environ.get(_PROXY_VARIABLE) == "1")
-        self._channel = grpc.insecure_channel(
-            address.target,
-            options=[("grpc.enable_http_proxy", proxies), ("grpc.max_receive_message_length", _MAX_STATUS_BYTES)],
-        )
+        self._channel = channel.opened(address, ("grpc.max_receive_message_length", _MAX_STATUS_BYTES))
         self._stub = control_pb2_grpc.ControlServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
 
     def __enter__(self) -> Self:
@@ -90,6 +85,7 @@ def read_status(service: str, response: wire.StatusResponse) -> ServiceStatus:
         workers=tuple(sorted(map(_worker, response.workers), key=lambda worker: worker.worker_id)),
         jobs=tuple(sorted(map(_job, response.jobs), key=lambda job: (job.name, job.pipeline))),
         num_workers_wanted=response.num_workers_wanted,
+        wanted_reason=response.wanted_reason,
         reassignments=response.reassignments,
     )
 

@@ -79,7 +79,8 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """All that a dispatcher knows; ``num_workers_wanted`` is 0 if nobody needs one."""
+    """All that a dispatcher knows; ``num_workers_wanted`` is 0 if nobody needs one, then without a
+    reason."""
 
     service: str
     dispatcher_id: str
@@ -88,6 +89,7 @@ class ServiceStatus:
     workers: tuple[WorkerStatus, ...]
     jobs: tuple[JobStatus, ...]
     num_workers_wanted: int
+    wanted_reason: str
     reassignments: int
 
 
@@ -111,7 +113,8 @@ def as_text(status: ServiceStatus) -> list[RenderableType]:
     shown: list[RenderableType] = [head, _workers(status) if status.workers else "no workers", ""]
     shown += [_jobs(status) if status.jobs else "no jobs"]
     shown += [f"{job.name}: no worker makes it: {job.reason}" for job in status.jobs if job.reason]
-    return [*shown, "", _wanted(status)]
+    why = [f"why: {status.wanted_reason}"] if status.wanted_reason else []
+    return [*shown, "", _wanted(status), *why]
 
 
 def seconds(value: float) -> str:

@@ -14,7 +14,7 @@ from pyarrow import flight
 
 from stoker.errors import ClosedError, ServiceError
 from stoker_proto.v1 import control_pb2, stream_pb2
-from stoker_service.client import versions
+from stoker_service import versions
 from stoker_service.client.owners import Owner
 from stoker_service.transport import flight as calls
 from stoker_service.transport.arena_view import ArenaView

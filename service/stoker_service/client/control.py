@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import queue
 import random
 import threading
@@ -18,8 +17,9 @@ import grpc
 from stoker.errors import ClosedError, ServiceError, SpecError, StallError, StokerError
 from stoker_proto.v1 import control_pb2 as wire
 from stoker_proto.v1 import control_pb2_grpc
+from stoker_service import channel, versions
 from stoker_service.addresses import Address
-from stoker_service.client import owners, versions
+from stoker_service.client import owners
 from stoker_service.client.owners import Assignment, Owner
 from stoker_service.client.pauses import pause_s
 
@@ -314,20 +314,9 @@ class Control:
 
 
 def _connected(address: Address) -> tuple[Any, Any]:
-    channel = grpc.insecure_channel(address.target, options=_options())
-    return channel, control_pb2_grpc.ControlServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
-
-
-def _options() -> list[tuple[str, int]]:
-    return [
-        ("grpc.enable_http_proxy", int(os.environ.get("STOKER_USE_PROXY") == "1")),
-        ("grpc.use_local_subchannel_pool", 1),  # a channel of someone else's does not make this one wait
-        ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 1000),
-        ("grpc.max_reconnect_backoff_ms", 1000),
-        ("grpc.max_receive_message_length", -1),
-        ("grpc.max_send_message_length", -1),
-    ]
+    unlimited = ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)
+    opened = channel.opened(address, *unlimited)
+    return opened, control_pb2_grpc.ControlServiceStub(opened)  # type: ignore[no-untyped-call]  # generated
 
 
 def _translated(error: Any, address: Address) -> StokerError:

@@ -17,8 +17,7 @@ from stoker.ranks import Rank
 from stoker.state import OrderIdentity, identity
 from stoker.supply import Delivery, SupplyOptions
 from stoker_proto.v1 import stream_pb2 as wire
-from stoker_service import addresses
-from stoker_service.client import versions
+from stoker_service import addresses, versions
 from stoker_service.client.arenas import Peers
 from stoker_service.client.control import Control, JobIdentity, Progress
 from stoker_service.client.flow import Flow, Means

@@ -85,7 +85,7 @@ class _Process:
                 unready=self._server.unready,
                 metrics=metrics.page(lambda: metrics.worker_families(self._server.stats())),
             )
-        self._server.start()
+        self._server.start(preload=True)
 
     def announce(self) -> None:
         """Say where it can be reached."""

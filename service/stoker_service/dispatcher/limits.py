@@ -6,15 +6,10 @@ from typing import Literal
 
 from stoker_service.dispatcher.events import JobOpened
 from stoker_service.dispatcher.model import Worker
+from stoker_service.limits import MAX_LANES
 
 MAX_MESSAGE_BYTES = 4 << 20
 """Of one control message; also what gRPC's clients take unless told otherwise."""
-
-MAX_PIPELINE_BYTES = 256 << 20
-"""Of a pipeline with its code. It goes to workers and never comes here; the dispatcher only tells the limit."""
-
-MAX_LANES = 8192
-"""The owners of so many lanes are a message of about 1 MiB."""
 
 MAX_JOBS = 1024
 MAX_WORKERS = 16_384

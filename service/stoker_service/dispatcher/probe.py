@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from stoker.errors import ServiceError, SpecError, StokerError
 from stoker_proto.v1 import control_pb2, stream_pb2
-from stoker_service.client import versions
+from stoker_service import versions
 from stoker_service.dispatcher.events import Probe
 from stoker_service.transport import flight
 

@@ -9,13 +9,14 @@ from typing import Any
 import grpc
 
 from stoker_proto.v1 import control_pb2 as pb
-from stoker_service.client import versions
+from stoker_service import versions
 from stoker_service.dispatcher import limits, wire
 from stoker_service.dispatcher.events import DrainAsked, JobOpened, StopAsked, WorkerRegistered
 from stoker_service.dispatcher.limits import RefusedError
 from stoker_service.dispatcher.model import Assignment, JobKey, PipelineId, Settings, WorkerId
 from stoker_service.dispatcher.shell import Shell
 from stoker_service.dispatcher.state import State
+from stoker_service.limits import MAX_LANES, MAX_PIPELINE_BYTES
 
 _CODES = {
     "invalid": grpc.StatusCode.INVALID_ARGUMENT,
@@ -62,8 +63,8 @@ class Servicer:
         )
         told = pb.Limits(
             max_message_bytes=limits.MAX_MESSAGE_BYTES,
-            max_pipeline_bytes=limits.MAX_PIPELINE_BYTES,
-            max_lanes=limits.MAX_LANES,
+            max_pipeline_bytes=MAX_PIPELINE_BYTES,
+            max_lanes=MAX_LANES,
             max_jobs=limits.MAX_JOBS,
         )
         beat_ms = max(1, round(1000 * self._settings.beat_s))
@@ -79,7 +80,10 @@ class Servicer:
         event = wire.worker_beat(request)
         orders = self._shell.tell(event, lambda state: state.orders_for(event.worker_id))
         return pb.WorkerBeatResponse(
-            is_known=orders.is_known, should_drain=orders.should_drain, should_stop=orders.should_stop
+            is_known=orders.is_known,
+            should_drain=orders.should_drain,
+            should_stop=orders.should_stop,
+            is_last=orders.is_last,
         )
 
     def open_job(self, request: pb.OpenJobRequest) -> pb.OpenJobResponse:

@@ -44,6 +44,8 @@ class Orders:
     is_known: bool
     should_drain: bool = False
     should_stop: bool = False
+    is_last: bool = False
+    """It drains, and nobody can take its lanes: it need not wait for that."""
 
 
 class State:
@@ -127,7 +129,12 @@ class State:
         known = self._workers.get(worker_id)
         if known is None:
             return Orders(is_known=False)
-        return Orders(is_known=True, should_drain=known.is_asked_to_drain, should_stop=self.is_ending)
+        return Orders(
+            is_known=True,
+            should_drain=known.is_asked_to_drain,
+            should_stop=self.is_ending,
+            is_last=known.is_draining and not self._takes_lanes(),
+        )
 
     def is_dead(self, worker_id: WorkerId) -> bool:
         """Whether a client should look for other owners; so for a worker that is not known, too."""
@@ -242,6 +249,12 @@ class State:
             return []
         self._has_ended = True
         return [End(self._code)]
+
+    def _takes_lanes(self) -> bool:
+        """Whether there is a worker that takes lanes of some job that is open, or of any if none is."""
+        groups = list(self._groups)
+        has_code = bool(groups) and all(group.has_code for group in groups)
+        return any(known.can_make(has_code=has_code) for known in self._workers)
 
     def _fit(self, pipeline: PipelineId, now_s: float) -> None:
         jobs = [entry.job for entry in self._jobs if entry.job.key.pipeline == pipeline]

@@ -93,6 +93,7 @@ def status(snapshot: Snapshot, version: pb.Version, dispatcher_id: str) -> pb.St
         jobs=[_job_status(view) for view in snapshot.jobs],
         num_workers_wanted=snapshot.wanted.num_workers,
         reassignments=snapshot.num_reassigned,
+        wanted_reason=snapshot.wanted.reason if snapshot.wanted.num_workers else "",
     )
 
 

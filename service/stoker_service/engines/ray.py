@@ -46,7 +46,7 @@ class WorkerActor:
         self._name = name
         self._host = _ray().util.get_node_ip_address()
         self._server = WorkerServer(replace(options, host=self._host))
-        self._server.start()
+        self._server.start(preload=True)
 
     def report(self) -> Running:
         """Say where it runs."""

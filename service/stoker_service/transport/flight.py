@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +11,10 @@ import pyarrow as pa
 from pyarrow import flight
 
 from stoker.errors import AccessError, ServiceError, SpecError, StokerError
+from stoker_service.addresses import uses_proxy
 
 HELLO: Final = "hello"
 DESCRIBE: Final = "describe"
-USE_PROXY: Final = "STOKER_USE_PROXY"
 
 _UNLIMITED = -1
 _DETAIL = re.compile(r"\.? Detail: .*| gRPC client debug context: .*|, with message:(?= $)", re.DOTALL)
@@ -48,11 +47,6 @@ def connect(location: str) -> flight.FlightClient:
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         reason = _text(error)
         raise SpecError(f"{location!r} is no address of a worker, such as grpc://10.0.0.7:4301: {reason}") from None
-
-
-def uses_proxy() -> bool:
-    """Whether the environment asks for its proxies to be used inside the service."""
-    return os.environ.get(USE_PROXY, "").lower() in ("1", "true", "yes", "on")
 
 
 def act(client: flight.FlightClient, location: str, action: str, body: bytes, deadline_s: float) -> Iterator[bytes]:

@@ -13,8 +13,8 @@ import grpc
 from stoker.errors import StokerError
 from stoker_proto.v1 import control_pb2 as wire
 from stoker_proto.v1 import control_pb2_grpc
+from stoker_service import channel, versions
 from stoker_service.addresses import Address
-from stoker_service.client import versions
 
 CALL_S: Final = 2.0
 """How long one call may take."""
@@ -25,14 +25,6 @@ FIRST_BEAT_S: Final = 0.25
 MAX_MISSED: Final = 3
 """Beats that may fail in a row before the worker says that it is not registered."""
 
-_OPTIONS: Final = (
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 500),
-)
-
 _LOG: Final = logging.getLogger("stoker")
 
 
@@ -40,8 +32,8 @@ class Agent:
     """Keeps the dispatcher informed, in one thread, from :meth:`start` to :meth:`close`.
 
     A dispatcher that does not answer is tried at each beat, for ever; what the worker does for its streams does not
-    depend on it. ``report`` makes the beat; ``on_drain`` and ``on_stop`` are called in the thread, each once at most,
-    and return at once.
+    depend on it. ``report`` makes the beat. ``on_drain``, ``on_last`` (nobody can take what a draining worker has) and
+    ``on_stop`` are called in the thread, each once at most, and return at once.
     """
 
     def __init__(
@@ -50,12 +42,14 @@ class Agent:
         worker: wire.Worker,
         report: Callable[[], wire.WorkerBeatRequest],
         on_drain: Callable[[], None],
+        on_last: Callable[[], None],
         on_stop: Callable[[], None],
     ) -> None:
         self._dispatcher = dispatcher
         self._worker = worker
         self._report = report
         self._on_drain = on_drain
+        self._on_last = on_last
         self._on_stop = on_stop
         self._orders: set[str] = set()
         self._changed = threading.Condition()
@@ -131,6 +125,7 @@ class Agent:
             self._changed.notify_all()
         self._obey("stop", answer.should_stop, self._on_stop)
         self._obey("drain", answer.should_drain, self._on_drain)
+        self._obey("leave, as no other worker can take its lanes", answer.is_last, self._on_last)
 
     def _register(self) -> None:
         hello: wire.HelloResponse = self._call(self._stub.Hello, wire.HelloRequest(version=versions.ours()))
@@ -184,8 +179,8 @@ class Agent:
 
 
 def _connected(dispatcher: Address) -> tuple[Any, Any]:
-    channel = grpc.insecure_channel(dispatcher.target, options=list(_OPTIONS))
-    return channel, control_pb2_grpc.ControlServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
+    opened = channel.opened(dispatcher)
+    return opened, control_pb2_grpc.ControlServiceStub(opened)  # type: ignore[no-untyped-call]  # generated
 
 
 def _text(error: Exception) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
@@ -14,10 +14,10 @@ from pyarrow import flight
 
 from stoker.errors import ClosedError, ServiceError, SpecError, StokerError
 from stoker_proto.v1 import control_pb2, stream_pb2
-from stoker_service.client import versions
+from stoker_service import limits, versions
 from stoker_service.transport.errors import to_wire
 from stoker_service.transport.flight import DESCRIBE, HELLO
-from stoker_service.worker import request, streams
+from stoker_service.worker import streams
 from stoker_service.worker.streams import Stream
 
 MAX_STREAMS: Final = 4096
@@ -40,6 +40,10 @@ class Home(streams.Home, Protocol):
     @property
     def arena_socket(self) -> str:
         """Where the arena's descriptor is handed out; empty without an arena."""
+
+
+def _never() -> bool:
+    return False
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow carries no types
@@ -101,12 +105,17 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ca
         for stream in open_streams:  # each may be held up by a client that does not read
             threading.Thread(target=stream.leave, name="stoker-leave", daemon=True).start()
 
-    def wait_for_streams(self, deadline_s: float) -> bool:
-        """Wait until no stream is open; False if some are at the deadline (of the monotonic clock)."""
+    def look_again(self) -> None:
+        """Have whoever waits for the streams see whether that is still worth it."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_for_streams(self, deadline_s: float, is_in_vain: Callable[[], bool] = _never) -> bool:
+        """Wait until no stream is open; False if it is in vain, or some are open at the deadline (monotonic clock)."""
         with self._changed:
             while self._streams:
                 left_s = deadline_s - time.monotonic()
-                if left_s <= 0:
+                if left_s <= 0 or is_in_vain():
                     return False
                 self._changed.wait(left_s)
         return True
@@ -122,7 +131,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ca
             worker_id=self._home.worker_id,
             host_id=self._home.host_id,
             arena_socket=self._home.arena_socket,
-            limits=control_pb2.Limits(max_pipeline_bytes=request.MAX_PIPELINE_BYTES, max_lanes=request.MAX_LANES),
+            limits=control_pb2.Limits(max_pipeline_bytes=limits.MAX_PIPELINE_BYTES, max_lanes=limits.MAX_LANES),
             beat_ms=round(self._home.beat_s * 1000),
         )
 

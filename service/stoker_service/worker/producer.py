@@ -29,8 +29,9 @@ from stoker.ranks import Rank
 from stoker_service.transport.arena import Arena
 from stoker_service.transport.encode import Encoded, encode
 from stoker_service.transport.place import bring
+from stoker_service.worker.consumers import Key
 from stoker_service.worker.stats import ProducerStats
-from stoker_service.worker.window import Key, Stage, ToPlan, ToStart, Window
+from stoker_service.worker.window import Stage, ToPlan, ToStart, Window
 
 _LOG: Final = logging.getLogger("stoker")
 
@@ -309,9 +310,12 @@ class Producer:
                 return False
             self._is_urgent = self._window.is_urgent()
             self._drop(self._window.to_drop())
+            abandoned = self._give_up(self._window.abandoned())
             start = self._window.to_start()
-            ticket = self._begin(start) if start is not None else self._begin_abandoned()
+            ticket = self._begin(start) if start is not None else None
             plan = self._window.to_plan() if ticket is None else None
+        for given_up in abandoned:
+            self._maker.drop(given_up)
         if ticket is not None:
             self._maker.start(ticket)
             return True
@@ -324,10 +328,13 @@ class Producer:
         assert ticket is not None, "a batch that is ready has a ticket"
         return ticket
 
-    def _begin_abandoned(self) -> Ticket | None:
-        """A batch that nobody will take: it is made too, since a maker cannot give up what it has planned."""
-        keys = self._window.abandoned()
-        return self._begin(ToStart(keys[0], ())) if keys else None
+    def _give_up(self, keys: list[Key]) -> list[Ticket]:
+        """Forget batches that are ready, and that nobody will take; returns what the maker should drop."""
+        self._window.dropped(keys)
+        tickets = [ticket for key in keys if (ticket := self._tickets.pop(key)) is not None]
+        for ticket in tickets:
+            del self._keys[ticket.number]
+        return tickets
 
     def _plan(self, plan: ToPlan) -> bool:
         """Have a batch's chunks read; False if there is no room for them."""

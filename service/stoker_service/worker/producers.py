@@ -28,8 +28,11 @@ MAX_PIPELINES: Final = 64
 MAX_PAST: Final = 1024
 CLOSE_S: Final = 1.5
 
-Name = tuple[str, str]
-"""Fingerprints of pipeline and data set."""
+Name = tuple[str, bytes, str]
+"""Fingerprint of the pipeline, digest of its code, fingerprint of the data set.
+
+The first does not follow all that users' functions refer to: two pipelines may have one fingerprint and different code.
+"""
 
 OnBusy = Callable[[str], bool]
 """Told again and again what is waited for; False ends the wait with ClosedError."""
@@ -74,7 +77,7 @@ class Producers:
 
     def pipeline(self, message: stream_pb2.Pipeline) -> Pipeline:
         """Read a pipeline that a client sent. Raises SpecError, which names --allow-code if that is what it lacks."""
-        digest = hashlib.blake2b(message.SerializeToString(deterministic=True), digest_size=16).digest()
+        digest = _digest(message.SerializeToString(deterministic=True))
         with self._changed:
             found = self._pipelines.get(digest)
             if found is not None:
@@ -115,9 +118,12 @@ class Producers:
             )
         return found
 
-    def acquire(self, fingerprint: str, pipeline: Pipeline, opened: Opened) -> Producer:
-        """The producer of a pipeline over a data set; to be given back by :meth:`release`. Raises ClosedError."""
-        name = fingerprint, opened.dataset.fingerprint
+    def acquire(self, message: stream_pb2.Pipeline, pipeline: Pipeline, opened: Opened) -> Producer:
+        """The producer of a pipeline, sent as ``message``, over a data set; to be given back by :meth:`release`.
+
+        Raises ClosedError.
+        """
+        name = message.fingerprint, _digest(message.code), opened.dataset.fingerprint
         program = compile_ops(pipeline.ops)  # outside the lock: it may import a library, and beats need the lock
         with self._changed:
             if self._is_closed:
@@ -128,7 +134,7 @@ class Producers:
                 threading.Thread(target=broken.close, args=(time.monotonic() + CLOSE_S,), daemon=True).start()
                 kept = None
             if kept is None:
-                kept = self._kept[name] = _Kept(self._made(fingerprint, pipeline, opened, program))
+                kept = self._kept[name] = _Kept(self._made(message.fingerprint, pipeline, opened, program))
             kept.num_users += 1
             self._share()
             return kept.producer
@@ -215,6 +221,10 @@ class Producers:
         while len(self._past) > MAX_PAST:
             self._past.popitem(last=False)
         return producer
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def _awaited(opening: Opening, beat_s: float, on_busy: OnBusy) -> Opened:

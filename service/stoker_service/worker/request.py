@@ -14,13 +14,12 @@ from stoker.plan.ranges import Ranges
 from stoker.plan.steps import Tail
 from stoker.randomness import MAX_EPOCHS
 from stoker_proto.v1 import stream_pb2
-from stoker_service.client import versions
+from stoker_service import versions
+from stoker_service.limits import MAX_LANES, MAX_PIPELINE_BYTES
 from stoker_service.worker.producer import Plan
 
-MAX_LANES: Final = 8192
 MAX_BATCH_ROWS: Final = 1 << 24
 MAX_RANGES: Final = 2 * MAX_LANES
-MAX_PIPELINE_BYTES: Final = 256 << 20
 DEFAULT_SLICE_BYTES: Final = 2 << 20
 
 

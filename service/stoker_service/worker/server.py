@@ -60,6 +60,7 @@ class WorkerServer:
         self.is_leaving = False
         self._lock = threading.Lock()
         self._is_stopping = False
+        self._is_last = False
         self._ended = threading.Event()
         self._bytes_sent = 0
         self._send_s = 0.0
@@ -74,11 +75,16 @@ class WorkerServer:
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self, *, preload: bool = False) -> None:
         """Listen; returns when clients can reach it. The dispatcher is told by a thread, see :meth:`unready`.
 
+        ``preload`` imports before what decoding needs; else the first batch does, and no beat is answered meanwhile.
         Raises SpecError if the port is taken, or if no host is known under which clients can reach it.
         """
+        if preload:
+            from stoker.backends.cpu.preload import preload as import_all
+
+            import_all()
         options = self._options
         reached_host = options.reached_host
         if options.arena:
@@ -95,14 +101,17 @@ class WorkerServer:
         )
         self._flight = self._listening()
         self._location = f"grpc://{joined(reached_host, self._flight.port)}"
-        self._agent = Agent(options.address, self._described(), self._report, self.drain, self._stop_soon)
+        self._agent = Agent(
+            options.address, self._described(), self._report, self.drain, self._on_last, self._stop_soon
+        )
         self._agent.start()
 
     def drain(self) -> None:
         """Begin to end in good order; returns at once.
 
         No stream begins here any more. Those that are open go on until their clients have moved, ``drain_s`` at most;
-        then they are told to leave after the batch in hand, and the worker ends.
+        then they are told to leave after the batch in hand, and the worker ends. So at once if the dispatcher says that
+        no other worker can take what this one has.
         """
         with self._lock:
             if self.is_draining or self._is_stopping:
@@ -239,11 +248,17 @@ class WorkerServer:
         assert self._flight is not None, "what drains has started"
         assert self._agent is not None, "what drains has started"
         self._agent.beat_now(min(1.0, self._options.drain_s))
-        if not self._flight.wait_for_streams(deadline_s):
+        if not self._flight.wait_for_streams(deadline_s, is_in_vain=lambda: self._is_last):
             self.is_leaving = True
             self._flight.leave()
             self._flight.wait_for_streams(time.monotonic() + LEAVE_S)
         self.stop()
+
+    def _on_last(self) -> None:
+        """Nobody can take what this worker has: its clients wait for another worker, or end."""
+        self._is_last = True
+        if self._flight is not None:
+            self._flight.look_again()
 
     def _stop_soon(self) -> None:
         """Stop in a thread of its own: the agent's, which asks, is joined."""

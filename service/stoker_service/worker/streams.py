@@ -20,10 +20,10 @@ from stoker_service.transport.encode import SLICE_SCHEMA, slices
 from stoker_service.transport.errors import to_wire
 from stoker_service.transport.place import place
 from stoker_service.worker import request
+from stoker_service.worker.consumers import Key
 from stoker_service.worker.producer import Made, Producer
 from stoker_service.worker.producers import Producers
 from stoker_service.worker.request import Asked
-from stoker_service.worker.window import Key
 
 MAX_IN_HAND: Final = 256
 """Batches in the arena that a client may have been sent and not have copied."""
@@ -128,7 +128,7 @@ class Stream:
         pipeline = producers.pipeline(asked.pipeline)
         opened = producers.opened(pipeline, asked.dataset, self._home.beat_s, self._starting)
         request.check_extent(asked, opened.dataset.chunks.num_samples)
-        producer = producers.acquire(asked.pipeline.fingerprint, pipeline, opened)
+        producer = producers.acquire(asked.pipeline, pipeline, opened)
         try:
             self._number = producer.attach(asked.plan, asked.batches, asked.lane)
             self._producer, self.lane = producer, asked.lane

@@ -1,7 +1,8 @@
 """Decides which batches a producer reads, makes, keeps and drops.
 
 Bookkeeping only: no threads, no clock, no I/O. Its owner calls it under a lock, tells what happened, and does what
-the ``to_…`` methods say.
+the ``to_…`` methods say. Both cost O(log n) for each consumer that a batch concerns, not for each that there is: what
+each consumer would have read, started and waited for is kept up to date as things happen, and ranked over all.
 
 A consumer is an open stream: a sequence of batches of which it takes one after the other. It *asks* for the next
 ones (the credit of its client); a batch that is asked for is made before one that is not, in the order of asking, over
@@ -17,13 +18,14 @@ for which it is made; so nothing is dropped and made by turns.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 
-Key = tuple[int, int]
-"""A batch: its plan, by the number that the owner gave to it, with its index in this plan."""
+from stoker_service.worker.consumers import Consumer, Consumers, Key
+from stoker_service.worker.ranking import Rank, Ranking
 
 MAX_AHEAD = 64
 """Batches that one consumer may have made or planned before it, however small they are."""
@@ -34,8 +36,8 @@ MAX_PLANNED = 16
 They need no memory but that of their chunks, which has its own budget. What is planned for a consumer that leaves was
 read in vain."""
 
-
-_NEVER = 1 << 62
+_DUE, _ASKED, _UNASKED = range(3)
+"""What comes first in a rank: the smaller is the more urgent."""
 
 
 class Stage(Enum):
@@ -72,31 +74,8 @@ class _Entry:
     num_in_hand: int = 0
 
 
-@dataclass(slots=True)
-class _Consumer:
-    plan: int
-    batches: range
-    num_taken: int = 0
-    num_planned: int = 0
-    """All that come before this one in its sequence are planned, or were taken."""
-    has_asked: bool = False
-    asks: deque[int] = field(default_factory=deque)
-
-    def key(self, ahead: int) -> Key:
-        """The batch ``ahead`` places after the next one."""
-        return self.plan, self.batches[self.num_taken + ahead]
-
-    @property
-    def num_left(self) -> int:
-        return len(self.batches) - self.num_taken
-
-    def ahead_of(self, batch_index: int) -> int:
-        """How many places after the next one a batch that it has not taken lies."""
-        return (batch_index - self.batches.start) // self.batches.step - self.num_taken
-
-
 class Window:
-    """The batches of one producer.
+    """The batches of one producer. Consumers are numbered; among equals the smaller number comes first.
 
     ``memory_bytes`` bounds those that are made, in the making, or in the hands of a stream; it may be changed, and what
     is too much then is dropped. ``max_making`` bounds those that are in the making though nobody asked for them, so
@@ -109,9 +88,13 @@ class Window:
         """Bytes of batches made, in the making (as large as the largest so far), and in the hands of streams."""
         self._max_making = max_making
         self._entries: dict[Key, _Entry] = {}
-        self._consumers: dict[int, _Consumer] = {}
-        self._by_plan: dict[int, set[int]] = defaultdict(set)
-        self._ready: set[Key] = set()
+        self._of_plan: defaultdict[int, set[int]] = defaultdict(set)  # indices of the entries
+        self._consumers = Consumers()
+        self._plannable: Ranking[int] = Ranking()  # consumers, by the first batch that each lacks
+        self._startable: Ranking[int] = Ranking()  # consumers, by the first batch of each that is ready
+        self._droppable: Ranking[Key] = Ranking()  # farthest first; a use may have come closer since it was ranked
+        self._waiting: set[int] = set()
+        self._abandoned: set[Key] = set()
         self._num_waiting = 0
         self._num_making = 0
         self._batch_bytes = 0
@@ -121,22 +104,36 @@ class Window:
 
     def attach(self, consumer: int, plan: int, batches: range) -> None:
         """A stream opened: it will take ``batches`` of a plan, in this order."""
-        self._consumers[consumer] = _Consumer(plan, batches)
-        self._by_plan[plan].add(consumer)
-        for (of_plan, batch_index), entry in self._entries.items():
-            if of_plan == plan and batch_index in batches:
-                entry.users.add(consumer)
+        opened = Consumer(plan, batches)
+        self._consumers.add(consumer, opened)
+        here = self._of_plan.get(plan, set())
+        fewer, others = (batches, here) if len(batches) < len(here) else (here, batches)
+        for batch_index in [one for one in fewer if one in others]:
+            entry = self._entries[plan, batch_index]
+            entry.users.add(consumer)
+            opened.known.add(batch_index)
+            if entry.stage is Stage.READY:
+                heapq.heappush(opened.ready, opened.place(batch_index))
+                self._abandoned.discard((plan, batch_index))
+        self._rank(consumer)
 
     def detach(self, consumer: int) -> list[Key]:
         """A stream is gone. Returns what nobody needs any more and is forgotten now; :meth:`let_go` comes extra."""
-        gone = self._consumers.pop(consumer)
-        of_plan = self._by_plan[gone.plan]
-        of_plan.discard(consumer)
-        if not of_plan:
-            del self._by_plan[gone.plan]
-        for entry in self._entries.values():
+        gone = self._consumers.remove(consumer)
+        self._plannable.remove(consumer)
+        self._startable.remove(consumer)
+        self._waiting.discard(consumer)
+        unused = []
+        for batch_index in gone.known:
+            key = gone.plan, batch_index
+            entry = self._entries[key]
             entry.users.discard(consumer)
-        return self._forget([key for key, entry in self._entries.items() if not entry.users])
+            self._rank_drop(key, entry)
+            if not entry.users:
+                unused.append(key)
+                if entry.stage is Stage.READY:
+                    self._abandoned.add(key)
+        return self._forget(unused)
 
     def ask(self, consumer: int, num_batches: int) -> None:
         """A stream may send so many batches more; those beyond its end are not counted."""
@@ -145,30 +142,41 @@ class Window:
             asking.asks.append(self._num_asked)
             asking.has_asked = True
             self._num_asked += 1
+        self._rank(consumer)
 
     def planned(self, key: Key) -> None:
         """The chunks of a batch are asked for."""
         plan, batch_index = key
-        users = {number for number in self._by_plan.get(plan, ()) if self._will_take(number, batch_index)}
-        self._entries[key] = _Entry(Stage.PLANNED, users)
+        entry = self._entries[key] = _Entry(Stage.PLANNED, set(self._consumers.users(key)))
+        self._of_plan[plan].add(batch_index)
         self._num_waiting += 1
+        for number in entry.users:
+            self._consumers[number].known.add(batch_index)
+            self._rank_plan(number)
 
     def ready(self, key: Key) -> None:
         """The chunks of a batch are here."""
         entry = self._entries[key]
         assert entry.stage is Stage.PLANNED, "chunks come once"
         entry.stage = Stage.READY
-        self._ready.add(key)
+        if not entry.users:
+            self._abandoned.add(key)
+        for number in entry.users:
+            user = self._consumers[number]
+            heapq.heappush(user.ready, user.place(key[1]))
+            self._rank_start(number)
 
     def started(self, key: Key) -> None:
         """A batch that was ready is being made."""
         entry = self._entries[key]
         assert entry.stage is Stage.READY, "a batch is made when its chunks are here"
         entry.stage, entry.num_bytes = Stage.MAKING, self._batch_bytes
-        self._ready.remove(key)
+        self._abandoned.discard(key)
         self._num_waiting -= 1
         self._num_making += 1
         self.held_bytes += entry.num_bytes
+        for number in entry.users:
+            self._rank_start(number)
 
     def made(self, key: Key, num_bytes: int) -> list[Key]:
         """A batch is there. Returns it if nobody needs it any more: then it is forgotten."""
@@ -177,92 +185,99 @@ class Window:
         entry.stage, entry.num_bytes = Stage.MADE, num_bytes
         self._num_making -= 1
         self._batch_bytes = max(self._batch_bytes, num_bytes)
+        self._rank_drop(key, entry)
+        for number in entry.users:
+            self._rank_wait(number)
         return [] if entry.users else self._forget([key])
 
     def take(self, consumer: int) -> Key:
         """A stream takes its next batch, which is made and asked for, in its hands, until :meth:`let_go`."""
         taking = self._consumers[consumer]
-        key = taking.key(0)
+        key = taking.key(taking.num_taken)
         entry = self._entries[key]
         assert taking.asks, "only what is asked for is taken"
         assert entry.stage is Stage.MADE, "only what is there is taken"
         taking.num_taken += 1
         taking.asks.popleft()
+        taking.known.discard(key[1])
         entry.users.discard(consumer)
         entry.num_in_hand += 1
+        self._rank_drop(key, entry)
+        self._rank(consumer)
         return key
 
     def let_go(self, key: Key) -> list[Key]:
         """A stream needs a batch that it took no longer. Returns it if nobody needs it: then it is forgotten."""
         entry = self._entries[key]
         entry.num_in_hand -= 1
+        self._rank_drop(key, entry)
         return [] if entry.users else self._forget([key])
 
     def dropped(self, keys: Iterable[Key]) -> None:
         """Batches that were made, or were ready, are not there any more."""
         for key in keys:
+            plan, batch_index = key
             entry = self._entries.pop(key)
+            self._of_plan[plan].discard(batch_index)
+            if not self._of_plan[plan]:
+                del self._of_plan[plan]
             self.held_bytes -= entry.num_bytes
-            if entry.stage is Stage.READY:
-                self._ready.remove(key)
-                self._num_waiting -= 1
+            self._droppable.remove(key)
+            self._abandoned.discard(key)
+            self._num_waiting -= entry.stage is Stage.READY
             for number in entry.users:
                 user = self._consumers[number]
-                user.num_planned = min(user.num_planned, user.num_taken + user.ahead_of(key[1]))
+                user.known.discard(batch_index)
+                user.absent = min(user.absent, user.place(batch_index))
+                self._rank(number)
 
     # -- what to do ---------------------------------------------------------------------------------------------------
 
     def to_plan(self) -> ToPlan | None:
         """The batch whose chunks should be asked for next, if there is one."""
+        first = self._plannable.first()
+        if first is None:
+            return None
+        (urgency, *_), number = first
         may_plan = self._num_waiting < max(MAX_PLANNED, 2 * len(self._consumers))
-        best: tuple[bool, bool, int] | None = None
-        found: ToPlan | None = None
-        for number, consumer in self._consumers.items():
-            absent = self._first_absent(consumer)
-            is_asked = absent < len(consumer.asks)
-            is_due = is_asked and absent == 0
-            if not is_due and (not may_plan or not self._may_plan(consumer, absent)):
-                continue
-            urgency = (not is_due, not is_asked, consumer.asks[absent] if is_asked else absent)
-            if best is None or urgency < best:
-                best, found = urgency, ToPlan(consumer.key(absent), number, is_due)
-        return found
+        if urgency != _DUE and not may_plan:
+            return None
+        consumer = self._consumers[number]
+        return ToPlan(consumer.key(consumer.absent), number, is_due=urgency == _DUE)
 
     def to_start(self) -> ToStart | None:
         """The batch whose rows should be made next, if there is one that may be made now."""
-        wanted = [(self._urgency(key), key) for key in self._ready if self._entries[key].users]
-        if not wanted:
+        first = self._startable.first()
+        if first is None:
             return None
-        (is_later, is_unasked, _, use), key = min(wanted)
-        if not is_later:
-            return ToStart(key, self._room_for(self._batch_bytes, use)[1])
-        if not self._batch_bytes or (is_unasked and self._num_making >= self._max_making):
-            return None
-        fits = self.held_bytes + self._batch_bytes <= self.memory_bytes
-        if not fits and self._farthest() <= use:
-            return None
-        fits, drop = self._room_for(self._batch_bytes, use)
-        return ToStart(key, drop) if fits else None
+        (urgency, *_), number = first
+        consumer = self._consumers[number]
+        key = consumer.key(consumer.ready[0])
+        if urgency != _DUE:
+            is_enough = urgency == _UNASKED and self._num_making >= self._max_making
+            if is_enough or not self._batch_bytes:
+                return None
+        fits, drop = self._room_for(self._batch_bytes, self._use(key))
+        return ToStart(key, drop) if fits or urgency == _DUE else None
 
     def to_drop(self) -> tuple[Key, ...]:
         """What should be dropped since the budget shrank, or since batches became larger."""
         return self._room_for(0, 0)[1] if self.held_bytes > self.memory_bytes else ()
 
     def abandoned(self) -> list[Key]:
-        """Batches that are ready to be started, and that nobody will take."""
-        return [key for key in self._ready if not self._entries[key].users]
+        """Batches that are ready to be started, and that nobody will take: they should be dropped."""
+        return list(self._abandoned)
 
     # -- what is ------------------------------------------------------------------------------------------------------
 
     def next_of(self, consumer: int) -> Key | None:
         """The batch that a consumer takes next; None after its last."""
         asking = self._consumers[consumer]
-        return asking.key(0) if asking.num_left else None
+        return asking.key(asking.num_taken) if asking.num_left else None
 
     def may_take(self, consumer: int) -> bool:
         """Whether the next batch of a consumer is asked for and there."""
-        asking = self._consumers[consumer]
-        return bool(asking.asks) and self.stage(asking.key(0)) is Stage.MADE
+        return bool(self._consumers[consumer].asks) and consumer not in self._waiting
 
     def num_asked(self, consumer: int) -> int:
         """Batches that a consumer asked for and has not taken."""
@@ -279,75 +294,96 @@ class Window:
 
     def has_consumers(self, plan: int) -> bool:
         """Whether some stream takes batches of a plan."""
-        return plan in self._by_plan
+        return self._consumers.has_plan(plan)
 
     def is_urgent(self) -> bool:
         """Whether some consumer waits: its next batch is asked for and not there."""
-        return any(bool(one.asks) and self.stage(one.key(0)) is not Stage.MADE for one in self._consumers.values())
+        return bool(self._waiting)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _will_take(self, number: int, batch_index: int) -> bool:
-        consumer = self._consumers[number]
-        return batch_index in consumer.batches and consumer.ahead_of(batch_index) >= 0
+    def _rank(self, number: int) -> None:
+        """Bring up to date what is known of a consumer."""
+        self._rank_plan(number)
+        self._rank_start(number)
+        self._rank_wait(number)
 
-    def _first_absent(self, consumer: _Consumer) -> int:
-        """How many places ahead the first batch lies that is not planned."""
-        at = max(consumer.num_planned, consumer.num_taken)
-        while at < len(consumer.batches) and (consumer.plan, consumer.batches[at]) in self._entries:
-            at += 1
-        consumer.num_planned = at
-        return at - consumer.num_taken
+    def _rank_plan(self, number: int) -> None:
+        """Find the first batch that a consumer lacks. Nothing is done ahead for who has never asked."""
+        one = self._consumers[number]
+        while one.absent < len(one.batches) and one.key(one.absent) in self._entries:
+            one.absent += 1
+        ahead = one.absent - one.num_taken
+        if one.has_asked and ahead < min(one.num_left, max(MAX_AHEAD, len(one.asks))):
+            self._plannable.put(number, _urgency(one, one.absent, number))
+        else:
+            self._plannable.remove(number)
 
-    def _farthest(self) -> int:
-        """How far the next use of any batch can be, holes in what is planned aside."""
-        return max((one.num_planned - one.num_taken for one in self._consumers.values()), default=0)
+    def _rank_start(self, number: int) -> None:
+        """Find the first batch before a consumer that is ready."""
+        one = self._consumers[number]
+        while one.ready and (one.ready[0] < one.num_taken or self.stage(one.key(one.ready[0])) is not Stage.READY):
+            heapq.heappop(one.ready)
+        if one.ready:
+            self._startable.put(number, _urgency(one, one.ready[0], *one.key(one.ready[0])))
+        else:
+            self._startable.remove(number)
 
-    @staticmethod
-    def _may_plan(consumer: _Consumer, absent: int) -> bool:
-        """Whether a batch that is not due may be planned: nothing is done for who has never asked."""
-        return consumer.has_asked and absent < min(consumer.num_left, max(MAX_AHEAD, len(consumer.asks)))
+    def _rank_wait(self, number: int) -> None:
+        """Note whether a consumer waits."""
+        one = self._consumers[number]
+        if one.asks and self.stage(one.key(one.num_taken)) is not Stage.MADE:
+            self._waiting.add(number)
+        else:
+            self._waiting.discard(number)
 
-    def _urgency(self, key: Key) -> tuple[bool, bool, int, int]:
-        """Smaller for what comes first: whether it is not due, not asked for, since when or how far ahead; its use."""
-        first, use = (True, True, _NEVER), _NEVER
-        for number in self._entries[key].users:
-            consumer = self._consumers[number]
-            ahead = consumer.ahead_of(key[1])
-            if ahead < len(consumer.asks):
-                first, use = min(first, (ahead > 0, False, consumer.asks[ahead])), min(use, ahead)
-            else:
-                first, use = min(first, (True, True, ahead)), min(use, ahead + 1)
-        return *first, use
+    def _rank_drop(self, key: Key, entry: _Entry) -> None:
+        """Rank what may be dropped anew: to be called when its next use may be farther than before."""
+        is_here = entry.stage is Stage.MADE and entry.num_bytes and not entry.num_in_hand
+        if is_here and entry.users:
+            self._droppable.put(key, (-self._use(key), -key[0], -key[1]))
+        else:
+            self._droppable.remove(key)
 
     def _use(self, key: Key) -> int:
         """How far the next use of a batch is, in batches that are taken before: 0 for who waits for it."""
-        return min(self._use_by(self._consumers[number], key) for number in self._entries[key].users)
-
-    @staticmethod
-    def _use_by(consumer: _Consumer, key: Key) -> int:
-        ahead = consumer.ahead_of(key[1])
-        return ahead if ahead < len(consumer.asks) else ahead + 1
+        return min(self._consumers[number].use(key[1]) for number in self._entries[key].users)
 
     def _room_for(self, num_bytes: int, later_than: int) -> tuple[bool, tuple[Key, ...]]:
         """Whether so many bytes more fit, if that is dropped whose next use is later."""
         too_much = self.held_bytes + num_bytes - self.memory_bytes
-        drop = []
-        for next_use, key in sorted(self._droppable(), reverse=True) if too_much > 0 else ():
-            if too_much <= 0 or next_use <= later_than:
-                break
-            drop.append(key)
-            too_much -= self._entries[key].num_bytes
-        return too_much <= 0, tuple(drop)
+        drop: list[tuple[Rank, Key]] = []
+        while too_much > 0 and (found := self._farthest(later_than)) is not None:
+            drop.append(found)
+            too_much -= self._entries[found[1]].num_bytes
+            self._droppable.remove(found[1])
+        for rank, key in drop:  # it is the owner who drops
+            self._droppable.put(key, rank)
+        return too_much <= 0, tuple(key for _, key in drop)
 
-    def _droppable(self) -> Iterator[tuple[int, Key]]:
-        """What is made and in nobody's hands, with how far its next use is."""
-        for key, entry in self._entries.items():
-            if entry.stage is Stage.MADE and entry.num_bytes and not entry.num_in_hand:
-                yield self._use(key), key
+    def _farthest(self, later_than: int) -> tuple[Rank, Key] | None:
+        """What may be dropped and is used last of all, if that is later than so far.
+
+        Uses come closer each time that a consumer takes a batch; that is seen here, when one comes up as the farthest.
+        """
+        while (found := self._droppable.first()) is not None and -found[0][0] > later_than:
+            rank, key = found
+            use = self._use(key)
+            if use == -rank[0]:
+                return found
+            self._droppable.put(key, (-use, *rank[1:]))
+        return None
 
     def _forget(self, keys: list[Key]) -> list[Key]:
         """Forget those that are made and in nobody's hands; what is on its way stays until it is there."""
         gone = [key for key in keys if self._entries[key].stage is Stage.MADE and not self._entries[key].num_in_hand]
         self.dropped(gone)
         return gone
+
+
+def _urgency(consumer: Consumer, place: int, *among_equals: int) -> Rank:
+    """Smaller for what comes first: what is due, then what is asked for, since when, then what is closest."""
+    asked_at = consumer.asked_at(place)
+    if asked_at is None:
+        return _UNASKED, place - consumer.num_taken, *among_equals
+    return _DUE if place == consumer.num_taken else _ASKED, asked_at

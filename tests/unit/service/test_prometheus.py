@@ -11,8 +11,8 @@ import stoker
 from stoker_service import metrics
 from support import commands, loading, prometheus
 from support.cluster import until
-from support.sample_stats import STATS, WORKER_STATS, snapshot
 from support.prometheus import Server
+from support.sample_stats import STATS, WORKER_STATS, snapshot
 
 FAMILIES = {
     "dispatcher": {family.name for family in metrics.dispatcher_families(snapshot())},

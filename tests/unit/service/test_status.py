@@ -18,6 +18,7 @@ RESPONSE = wire.StatusResponse(
     dispatcher_id="d-1",
     up_s=4000.0,
     num_workers_wanted=3,
+    wanted_reason="trainers wait 12% of the time, limited by decoding",
     reassignments=12,
     workers=[
         wire.WorkerStatus(
@@ -81,6 +82,7 @@ def test_json_has_these_keys_and_values(found: ServiceStatus) -> None:
         "release": "1.2.3",
         "up_s": 4000.0,
         "num_workers_wanted": 3,
+        "wanted_reason": "trainers wait 12% of the time, limited by decoding",
         "reassignments": 12,
         "workers": [
             {
@@ -193,6 +195,7 @@ def test_people_see_a_line_for_each_worker_and_job(found: ServiceStatus) -> None
     assert "default eeeeeeeeeeee 0 of 1 8 0 0 gone 0 B" in lines
     assert "default: no worker makes it: no worker allows code" in lines
     assert "workers: 1 alive, 3 wanted: 2 more would keep the trainers from waiting; lanes moved: 12" in lines
+    assert "why: trainers wait 12% of the time, limited by decoding" in lines
 
 
 def test_names_are_shown_as_they_are() -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from stoker.errors import SpecError, StokerError
 from stoker_proto.v1 import control_pb2 as wire
+from stoker_service import versions
 from stoker_service.addresses import parse
-from stoker_service.client import owners, versions
+from stoker_service.client import owners
 from stoker_service.client.control import Control, JobIdentity
 from stoker_service.client.memory import pool_for
 from stoker_service.client.pauses import pause_s

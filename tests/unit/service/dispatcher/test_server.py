@@ -16,13 +16,14 @@ from pyarrow import flight
 from stoker.errors import ClosedError, StokerError
 from stoker_proto.v1 import control_pb2 as pb
 from stoker_proto.v1 import control_pb2_grpc, stream_pb2
+from stoker_service import versions
 from stoker_service.addresses import parse
-from stoker_service.client import versions
 from stoker_service.dispatcher import limits
 from stoker_service.dispatcher.events import Probe
 from stoker_service.dispatcher.model import WorkerId
 from stoker_service.dispatcher.probe import Prober, answers
 from stoker_service.dispatcher.server import SERVICE, DispatcherServer
+from stoker_service.limits import MAX_LANES
 from stoker_service.options import DispatcherOptions
 
 BEAT_S = 0.25
@@ -139,7 +140,7 @@ def test_every_call_of_the_protocol_is_answered(peer: Peer) -> None:
 
 def test_hello_tells_limits_and_beat(peer: Peer) -> None:
     found = peer.call("Hello", pb.HelloRequest(version=versions.ours()))
-    assert (found.beat_ms, found.limits.max_lanes, found.version) == (250, limits.MAX_LANES, versions.ours())
+    assert (found.beat_ms, found.limits.max_lanes, found.version) == (250, MAX_LANES, versions.ours())
     assert found.dispatcher_id
 
 
@@ -191,8 +192,8 @@ def test_a_job_without_workers_is_told_why(peer: Peer) -> None:
 @pytest.mark.parametrize(
     "request_, code, expected",
     [
-        (open_job(num_lanes=0), "INVALID_ARGUMENT", f"num_lanes: expected 1 to {limits.MAX_LANES}, found 0; change"),
-        (open_job(num_lanes=limits.MAX_LANES + 1), "INVALID_ARGUMENT", f"found {limits.MAX_LANES + 1}; change lanes"),
+        (open_job(num_lanes=0), "INVALID_ARGUMENT", f"num_lanes: expected 1 to {MAX_LANES}, found 0; change"),
+        (open_job(num_lanes=MAX_LANES + 1), "INVALID_ARGUMENT", f"found {MAX_LANES + 1}; change lanes"),
         (open_job(world_size=0), "INVALID_ARGUMENT", "found rank 0 of world_size 0; look at"),
         (open_job(rank=3, world_size=2), "INVALID_ARGUMENT", "found rank 3 of world_size 2"),
         (open_job(pipeline=""), "INVALID_ARGUMENT", "pipeline: expected a text, found nothing; send it"),
@@ -227,11 +228,18 @@ def test_drain_takes_the_beginning_of_an_id(peer: Peer) -> None:
     for worker_id in ("abc", "abd"):
         peer.register(worker_id)
     assert peer.call("Drain", pb.DrainRequest(worker_id="abc")).worker_id == "abc"
-    assert peer.worker_beat("abc").should_drain
+    found = peer.worker_beat("abc")
+    assert (found.should_drain, found.is_last) == (True, False)
     code, text = peer.refused("Drain", pb.DrainRequest(worker_id="ab"))
     assert (code, "'ab' fits 2 (abc, abd); give more letters" in text) == ("INVALID_ARGUMENT", True)
     code, text = peer.refused("Drain", pb.DrainRequest(worker_id="x"))
     assert (code, "found no worker that fits 'x'; `stoker status` lists them" in text) == ("NOT_FOUND", True)
+
+
+def test_the_last_worker_is_told_that_it_is(peer: Peer) -> None:
+    peer.register("w")
+    peer.call("Drain", pb.DrainRequest(worker_id="w"))
+    assert peer.worker_beat("w").is_last
 
 
 def test_a_worker_reported_unreachable_is_called_and_found_dead(peer: Peer, flight_worker: Worker) -> None:
@@ -288,7 +296,13 @@ def test_status_shows_everybody(peer: Peer) -> None:
     ]
     (job,) = found.jobs
     assert (job.job.name, job.clients[0].client_id, len(job.assignment.owners)) == ("default", "client", 4)
-    assert (found.num_workers_wanted, found.version) == (1, versions.ours())
+    assert (found.num_workers_wanted, found.wanted_reason) == (1, "nothing is measured yet")
+    assert found.version == versions.ours()
+
+
+def test_status_gives_no_reason_where_nobody_is_wanted(peer: Peer) -> None:
+    found = peer.call("Status", pb.StatusRequest())
+    assert (found.num_workers_wanted, found.wanted_reason) == (0, "")
 
 
 def test_stop_tells_the_workers_and_ends(start: Callable[..., DispatcherServer]) -> None:

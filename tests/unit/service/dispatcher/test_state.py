@@ -253,6 +253,38 @@ class TestDrain:
         fleet.pass_time(1)
         assert fleet.counts() == {"a": 8}
 
+    def test_who_drains_alone_is_told_that_nobody_can_take_its_lanes(self) -> None:
+        fleet = running("a", "b")
+        fleet.workers["b"] = replace(fleet.workers["b"], is_draining=True)
+        fleet.pass_time(1)
+        assert not fleet.state.orders_for(WorkerId("b")).is_last
+        fleet.tell(DrainAsked(WorkerId("a")))
+        assert fleet.state.orders_for(WorkerId("a")).is_last
+        assert fleet.state.orders_for(WorkerId("b")).is_last
+        fleet.join("c")
+        assert not fleet.state.orders_for(WorkerId("b")).is_last
+
+    def test_who_does_not_drain_is_not_told_so(self) -> None:
+        assert not running("a").state.orders_for(WorkerId("a")).is_last
+
+    def test_who_may_not_run_code_takes_over_nothing_where_all_jobs_hold_some(self) -> None:
+        fleet = Fleet()
+        fleet.join("a", allows_code=True)
+        fleet.join("b")
+        fleet.open("client", code=True)
+        fleet.pass_time(3)
+        fleet.tell(DrainAsked(WorkerId("a")))
+        assert fleet.state.orders_for(WorkerId("a")).is_last
+        fleet.open("other", pipeline="q")
+        assert not fleet.state.orders_for(WorkerId("a")).is_last
+
+    def test_a_dead_worker_takes_over_nothing(self) -> None:
+        fleet = running("a", "b")
+        del fleet.workers["a"]
+        fleet.pass_time(5)
+        fleet.tell(DrainAsked(WorkerId("b")))
+        assert fleet.state.orders_for(WorkerId("b")).is_last
+
     def test_a_drained_worker_that_falls_silent_has_left_without_alarm(self) -> None:
         fleet = running("a", "b")
         fleet.tell(DrainAsked(WorkerId("b")))

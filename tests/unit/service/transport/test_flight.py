@@ -12,7 +12,8 @@ import pytest
 from pyarrow import flight
 
 from stoker.errors import AccessError, ServiceError, SpecError, StokerError
-from stoker_service.transport.flight import HELLO, USE_PROXY, act, connect, translate, translated
+from stoker_service.addresses import PROXY_VARIABLE
+from stoker_service.transport.flight import HELLO, act, connect, translate, translated
 
 LOCATION = "grpc://10.0.0.7:4301"
 
@@ -138,6 +139,6 @@ def test_a_proxy_of_the_environment_is_used_only_when_told(server: Server, monke
         for name in ("no_proxy", "no_grpc_proxy", "NO_PROXY"):
             monkeypatch.delenv(name, raising=False)
         assert ask(server) == [b"hi"]
-        monkeypatch.setenv(USE_PROXY, "1")
+        monkeypatch.setenv(PROXY_VARIABLE, "1")
         with pytest.raises(ServiceError):
             ask(server, deadline_s=2.0)

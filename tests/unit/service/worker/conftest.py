@@ -14,7 +14,7 @@ from pyarrow import flight
 import stoker
 from stoker.batch.pool import BufferPool
 from stoker_proto.v1 import stream_pb2
-from stoker_service.client import versions
+from stoker_service import versions
 from stoker_service.options import WorkerOptions
 from stoker_service.transport import code
 from stoker_service.transport import flight as calls

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import stoker
 from stoker_proto.v1 import control_pb2
 from stoker_service.addresses import Address
 from stoker_service.dispatcher.server import DispatcherServer
@@ -50,6 +51,37 @@ def test_it_registers_and_drains_when_it_is_asked_to(start: Any, dispatcher: Dis
     assert hands.server.wait() == 0
 
 
+def test_the_only_worker_does_not_wait_for_its_clients_to_move(
+    start: Any, dispatcher: DispatcherServer, pipeline: stoker.Pipeline
+) -> None:
+    hands = start(str(dispatcher.address), drain_s=600.0)
+    eventually(lambda: hands.server.unready() is None)
+    call = hands.open(hands.request(pipeline))
+    call.credit(1)
+    call.batch()
+    hands.server.drain()
+    assert call.message()[0].WhichOneof("kind") == "leaving"
+    call.close()
+    assert hands.server.wait() == 0
+
+
+def test_who_is_not_alone_waits_for_its_clients_to_move(
+    start: Any, dispatcher: DispatcherServer, pipeline: stoker.Pipeline
+) -> None:
+    hands, other = (start(str(dispatcher.address), drain_s=600.0) for _ in range(2))
+    eventually(lambda: hands.server.unready() is None and other.server.unready() is None)
+    call = hands.open(hands.request(pipeline))
+    call.credit(1)
+    call.batch()
+    hands.server.drain()
+    eventually(lambda: states(dispatcher)[hands.server.worker_id] == "draining")
+    call.credit(1)
+    call.batch()
+    assert not hands.server.is_leaving
+    other.server.drain()
+    eventually(lambda: hands.server.is_leaving)
+
+
 def test_without_a_dispatcher_it_is_not_ready_and_says_why(start: Any) -> None:
     hands = start()
     eventually(lambda: "unavailable" in (hands.server.unready() or ""))
@@ -62,7 +94,7 @@ class Dispatcher:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.is_known = True
-        self.should_drain = self.should_stop = False
+        self.should_drain = self.should_stop = self.is_last = False
         self.release = 1
 
     def Hello(self, request: Any, timeout: float) -> control_pb2.HelloResponse:  # noqa: N802  # gRPC's name
@@ -77,7 +109,10 @@ class Dispatcher:
     def WorkerBeat(self, request: Any, timeout: float) -> control_pb2.WorkerBeatResponse:  # noqa: N802
         self.calls.append("beat")
         answer = control_pb2.WorkerBeatResponse(
-            is_known=self.is_known, should_drain=self.should_drain, should_stop=self.should_stop
+            is_known=self.is_known,
+            should_drain=self.should_drain,
+            should_stop=self.should_stop,
+            is_last=self.is_last,
         )
         self.is_known = True
         return answer
@@ -95,6 +130,7 @@ def agent(told: list[str]) -> Iterator[Agent]:
         control_pb2.Worker(worker_id="w"),
         control_pb2.WorkerBeatRequest,
         lambda: told.append("drain"),
+        lambda: told.append("last"),
         lambda: told.append("stop"),
     )
     yield made
@@ -116,11 +152,11 @@ def test_it_registers_again_where_it_is_not_known(agent: Agent) -> None:
 
 def test_each_order_is_carried_out_once(agent: Agent, told: list[str]) -> None:
     stub = Dispatcher()
-    stub.should_drain = stub.should_stop = True
+    stub.should_drain = stub.should_stop = stub.is_last = True
     agent._stub = stub  # type: ignore[assignment]  # it has what is called
     for _ in range(3):
         agent._beat()
-    assert told == ["stop", "drain"]
+    assert told == ["stop", "drain", "last"]
 
 
 def test_a_dispatcher_of_another_protocol_is_named(agent: Agent) -> None:

@@ -29,7 +29,12 @@ MEMORY = 8 << 20
 
 
 @pytest.fixture
-def producers() -> Iterator[Producers]:
+def allow_code() -> bool:
+    return False
+
+
+@pytest.fixture
+def producers(allow_code: bool) -> Iterator[Producers]:
     decode = DecodePool(2)
     datasets = Datasets()
     made = Producers(
@@ -37,7 +42,7 @@ def producers() -> Iterator[Producers]:
         datasets,
         memory_bytes=MEMORY,
         read_bytes=None,
-        allow_code=False,
+        allow_code=allow_code,
         linger_s=0.05,
     )
     yield made
@@ -50,7 +55,7 @@ def producers() -> Iterator[Producers]:
 def acquired(producers: Producers, pipeline: stoker.Pipeline) -> Producer:
     message = code.pack(pipeline)
     found = producers.pipeline(message)
-    return producers.acquire(message.fingerprint, found, producers.opened(found, "", WAIT_S, lambda _: True))
+    return producers.acquire(message, found, producers.opened(found, "", WAIT_S, lambda _: True))
 
 
 def eventually(is_so: Any) -> None:
@@ -79,6 +84,49 @@ def all_of(producer: Producer, pipeline: stoker.Pipeline, num_samples: int) -> l
 def test_one_pipeline_has_one_producer(producers: Producers, pipeline: stoker.Pipeline) -> None:
     one, other = acquired(producers, pipeline), acquired(producers, pipeline)
     assert one is other
+
+
+def times(factor: int) -> Any:
+    """A function that differs from others of its kind by a global of its module only."""
+    variables: dict[str, Any] = {"FACTOR": factor, "__name__": "__main__"}
+    exec("def apply(sample):\n    sample['index'] *= FACTOR\n    return sample", variables)
+    return variables["apply"]
+
+
+@pytest.mark.parametrize("allow_code", [True])
+def test_pipelines_that_differ_in_their_code_only_are_two(producers: Producers, tmp_path: Path) -> None:
+    source = stoker.tar(numbered(tmp_path / "a.tar", 50))
+    twice, thrice = (
+        stoker.Pipeline(source, [stoker.ops.Map(times(factor))], batch_size=8, lanes=1) for factor in (2, 3)
+    )
+    assert twice.fingerprint == thrice.fingerprint
+    assert acquired(producers, twice) is acquired(producers, twice)
+    assert acquired(producers, twice) is not acquired(producers, thrice)
+
+
+def test_a_batch_whose_stream_is_gone_is_not_made(
+    producers: Producers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its chunks come when nobody wants it any more: they go as they came."""
+    pipeline = stoker.Pipeline(stoker.tar(numbered(tmp_path / "a.tar", 50)), [], batch_size=8, lanes=1)
+    producer = acquired(producers, pipeline)
+    plan = Plan(0, Lanes(Ranges(((0, 50),)), 8, 1), "short")
+    may_come, on_ready = threading.Event(), producer.on_ready
+
+    def late(ticket: Any) -> None:
+        assert may_come.wait(WAIT_S)
+        on_ready(ticket)
+
+    monkeypatch.setattr(producer, "on_ready", late)
+    number = producer.attach(plan, range(7), 0)
+    producer.ask(number, 7)
+    eventually(lambda: producer._tickets)
+    producer.detach(number)
+    may_come.set()
+    eventually(lambda: not producer._tickets)
+    assert (producer.stats().batches, producer._keys) == (0, {})
+    eventually(lambda: producer._maker.held_bytes == 0)
+    assert all_of(producer, pipeline, 50) == list(range(7))
 
 
 def test_memory_is_shared_by_those_in_use(producers: Producers, shards: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 import stoker
 from stoker import ops
 from stoker_proto.v1 import control_pb2, stream_pb2
-from stoker_service.client import versions
+from stoker_service import versions
 from stoker_service.transport.arena_view import ArenaView
 from stoker_service.worker.server import WorkerServer
 from support.loading import load, tar_of

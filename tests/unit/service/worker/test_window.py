@@ -295,7 +295,7 @@ def test_decisions_end(seed: int) -> None:
     assert max(machine.starts.values()) <= 4  # each time somebody came
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 @given(budgets, st.integers(1, 20), st.integers(1, 3), seeds)
 def test_it_decides_as_its_model_does(memory_bytes: int, read_batches: int, max_making: int, seed: int) -> None:
     chance = random.Random(seed)
