@@ -67,14 +67,22 @@ def until(what: str, condition: Callable[[], T | None], timeout_s: float = DEADL
     return found
 
 
-def free_port() -> int:
-    """A port of loopback that nobody uses at the moment, of those that the system gives to nobody by itself."""
+def free_port(*more_hosts: str) -> int:
+    """A port of 127.0.0.1, and of others, that nobody uses now, of those that the system gives to nobody by itself."""
     for port in iter(lambda: random.SystemRandom().choice(_PORTS), None):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
+        if all(_is_free(host, port) for host in ("127.0.0.1", *more_hosts)):
             return port
     raise AssertionError("unreachable")
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
 
 
 class Child:
@@ -273,7 +281,7 @@ class Cluster:
 
     def _worker(self, *options: str) -> Worker:
         number = next(self._numbers)
-        proxy = self._proxies.listen() if self._proxies else None
+        proxy = self._proxies.listen(free_port(PROXY_HOST)) if self._proxies else None
         arguments = (*self._worker_options, *options)
         return Worker(f"w{number}", self._log(f"w{number}"), self.url, proxy, *arguments)
 

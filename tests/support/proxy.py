@@ -95,9 +95,11 @@ class Proxies:
 
     process: subprocess.Popen[str]
 
-    def listen(self) -> Proxy:
-        """A new proxy on a port that the system chooses."""
-        return Proxy(self.ask(do="listen"), self)
+    def listen(self, port: int = 0) -> Proxy:
+        """A new proxy on this port, or on one that the system chooses. Raises OSError if it is taken."""
+        if not (taken := self.ask(do="listen", port=port)):
+            raise OSError(f"port {port} of {HOST} is taken")
+        return Proxy(taken, self)
 
     def ask(self, **order: Any) -> Any:
         """Give an order and wait for its answer."""
@@ -249,9 +251,10 @@ async def _serve() -> None:
         answer: Any = None
         if order["do"] == "listen":
             port = _Port()
-            servers.append(await asyncio.start_server(port.accept, HOST, 0))
-            answer = servers[-1].sockets[0].getsockname()[1]
-            ports[answer] = port
+            with contextlib.suppress(OSError):
+                servers.append(await asyncio.start_server(port.accept, HOST, order["port"]))
+                answer = servers[-1].sockets[0].getsockname()[1]
+                ports[answer] = port
         else:
             answer = _obey(ports[order["port"]], order)
         programs.say(answer)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 import stoker
 from stoker import ops
-from support.loading import load
+from support.loading import load, tar_of
 from support.shards import make_shards
 
 ROWS = (40, 61, 9, 75, 30, 25)
@@ -38,6 +39,25 @@ def pictures(shards: str, *more: Any, **settings: Any) -> stoker.Pipeline:
         *more,
     ]
     source = stoker.tar(shards, chunk_bytes=8192)
+    return stoker.Pipeline(source, steps, **{"batch_size": 4, "shuffle": True, "window": 3, **settings})
+
+
+def make_noise(path: Path) -> str:
+    """Write the shard of :func:`noise`: as many samples as :func:`pictures` has, of 64 KiB each."""
+    random = np.random.default_rng(0)
+
+    def npy() -> bytes:
+        out = io.BytesIO()
+        np.save(out, random.integers(0, 256, (256, 256), np.uint8))
+        return out.getvalue()
+
+    return tar_of(path, ((f"{number:05d}", {"npy": npy()}) for number in range(sum(ROWS))))
+
+
+def noise(shard: str, **settings: Any) -> stoker.Pipeline:
+    """Arrays that are large beside pictures, and of which no byte is like its neighbour."""
+    source = stoker.tar(shard, chunk_bytes=128 << 10)
+    steps = [ops.DecodeNumpy("npy", to="array")]
     return stoker.Pipeline(source, steps, **{"batch_size": 4, "shuffle": True, "window": 3, **settings})
 
 
@@ -92,3 +112,24 @@ def assert_same_stream(found: Iterable[str], expected: Iterable[str]) -> None:
         f"streams part at step {parts} of {len(other)} (found {len(one)}): there come {places}; lost: {lost[:20]}; "
         f"twice: {twice[:20]}"
     )
+
+
+SMALL_PREFETCH_BYTES = 64 << 10
+"""So little that what happens to the workers in mid-epoch happens to the stream."""
+
+
+def assert_undisturbed(
+    service: str, pipeline: stoker.Pipeline, num_steps: int, events: Mapping[int, Callable[[], object]]
+) -> dict[str, Any]:
+    """Consume a service's stream while something happens after some steps; it must be local mode's.
+
+    Returns the loader's statistics.
+    """
+    found: list[str] = []
+    with load(pipeline, service=service, prefetch_bytes=SMALL_PREFETCH_BYTES) as loader:
+        for step, batch in enumerate(batches_on(loader, num_steps)):
+            found.append(digest(batch))
+            events.get(step, int)()
+        stats = loader.stats()
+    assert_same_stream(found, local_stream(pipeline.to_json(), num_steps))
+    return stats

@@ -139,7 +139,7 @@ def agent(told: list[str]) -> Iterator[Agent]:
 
 def test_it_registers_again_where_it_is_not_known(agent: Agent) -> None:
     stub = Dispatcher()
-    agent._stub = stub  # type: ignore[assignment]  # it has what is called
+    agent._stub = stub
     agent._beat()
     assert agent.unready() is None
     stub.is_known = False
@@ -153,7 +153,7 @@ def test_it_registers_again_where_it_is_not_known(agent: Agent) -> None:
 def test_each_order_is_carried_out_once(agent: Agent, told: list[str]) -> None:
     stub = Dispatcher()
     stub.should_drain = stub.should_stop = stub.is_last = True
-    agent._stub = stub  # type: ignore[assignment]  # it has what is called
+    agent._stub = stub
     for _ in range(3):
         agent._beat()
     assert told == ["stop", "drain", "last"]
@@ -162,14 +162,14 @@ def test_each_order_is_carried_out_once(agent: Agent, told: list[str]) -> None:
 def test_a_dispatcher_of_another_protocol_is_named(agent: Agent) -> None:
     stub = Dispatcher()
     stub.release = 7
-    agent._stub = stub  # type: ignore[assignment]  # it has what is called
+    agent._stub = stub
     agent.start()
     eventually(lambda: "protocol 7 to 7" in (agent.unready() or ""))
     assert "register" not in stub.calls
 
 
 def test_a_few_missed_beats_change_nothing(agent: Agent) -> None:
-    agent._stub = Dispatcher()  # type: ignore[assignment]  # it has what is called
+    agent._stub = Dispatcher()
     agent._beat()
     for _ in range(2):
         agent._miss(OSError("cut"))
