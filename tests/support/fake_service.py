@@ -344,6 +344,7 @@ class FakeDispatcher(control_pb2_grpc.ControlServiceServicer):
         self.closed: list[control_pb2.CloseJobRequest] = []
         self.on_report: Callable[[str], bool] = lambda _worker_id: False
         self.reason = "no worker is registered"
+        self.is_undecided = False
         self._known: set[str] = set()
         self._owners: list[control_pb2.Owner] = []
         self._version = 0
@@ -390,6 +391,8 @@ class FakeDispatcher(control_pb2_grpc.ControlServiceServicer):
             assert self._changed.wait_for(predicate, WAIT_S), "what the test waits for did not come"
 
     def assignment(self) -> control_pb2.Assignment:
+        if self.is_undecided:
+            return control_pb2.Assignment(reason="the dispatcher has just started")
         if not self._owners:
             return control_pb2.Assignment(version=f"v{self._version}", reason=self.reason)
         return control_pb2.Assignment(version=f"v{self._version}", owners=self._owners)

@@ -91,6 +91,7 @@ class Control:
         self._channel, self._stub = _connected(address)
         self._mail: queue.SimpleQueue[_Report | _Kick | _Leave] = queue.SimpleQueue()
         self._reported: set[str] = set()
+        self._said: set[Owner] = set()  # which workers the log says do not answer, since the owners last changed
         self._assignment = Assignment()
         self._chance = random.Random()  # jitter is to differ between processes
         self._trouble: tuple[float, str] | None = None
@@ -261,7 +262,9 @@ class Control:
             self._learn(response.assignment)
 
     def _tell_unreachable(self, report: _Report) -> None:
-        _log.info("%s does not answer: %s", report.owner, report.reason)
+        if report.owner not in self._said:
+            self._said.add(report.owner)
+            _log.info("%s does not answer: %s", report.owner, report.reason)
         response = self._stub.ReportUnreachable(
             wire.ReportUnreachableRequest(
                 pipeline=self._job.pipeline,
@@ -283,9 +286,12 @@ class Control:
         self._learn(response.assignment)
 
     def _learn(self, found: wire.Assignment) -> None:
+        if not found.version and self._assignment.owners:
+            return  # a dispatcher that has just started has not decided yet
         assignment = owners.from_wire(found)
         if assignment != self._assignment:
             self._assignment = assignment
+            self._said.clear()
             self._on_assignment(assignment)
 
     def _note(self, error: Any) -> None:

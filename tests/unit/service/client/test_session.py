@@ -459,6 +459,22 @@ def test_the_dispatcher_may_go_and_come_back(
     assert two.streams
 
 
+def test_a_dispatcher_that_has_not_decided_yet_takes_no_owner_away(
+    dispatcher: FakeDispatcher, worker_at: Worker_, session_of: Session_
+) -> None:
+    dispatcher.assign(worker_at("one"))
+    session = session_of()
+    trainer = Trainer(session)
+    trainer.take(5)
+    dispatcher.stop()
+    dispatcher.is_undecided = True
+    dispatcher.restart()
+    num_beats = len(dispatcher.beats)
+    dispatcher.wait_for(lambda: len(dispatcher.opened) == 2 and len(dispatcher.beats) > num_beats + 2)
+    assert session.stats()["workers"] == ["one"]
+    assert trainer.take(60) == epoch(0, 5) + epoch(1, stop=5)
+
+
 def test_no_workers_is_waited_for(dispatcher: FakeDispatcher, worker_at: Worker_, session_of: Session_) -> None:
     one = worker_at("one")
     dispatcher.assign(one)
