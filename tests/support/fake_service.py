@@ -345,6 +345,7 @@ class FakeDispatcher(control_pb2_grpc.ControlServiceServicer):
         self.on_report: Callable[[str], bool] = lambda _worker_id: False
         self.reason = "no worker is registered"
         self.is_undecided = False
+        self.is_refusal = False
         self._known: set[str] = set()
         self._owners: list[control_pb2.Owner] = []
         self._version = 0
@@ -394,7 +395,7 @@ class FakeDispatcher(control_pb2_grpc.ControlServiceServicer):
         if self.is_undecided:
             return control_pb2.Assignment(reason="the dispatcher has just started")
         if not self._owners:
-            return control_pb2.Assignment(version=f"v{self._version}", reason=self.reason)
+            return control_pb2.Assignment(version=f"v{self._version}", reason=self.reason, is_refusal=self.is_refusal)
         return control_pb2.Assignment(version=f"v{self._version}", owners=self._owners)
 
     # -- calls

@@ -117,6 +117,10 @@ class Fleet:
         found = list(self.owners(pipeline).values())
         return {worker: found.count(worker) for worker in sorted(set(found))}
 
+    def refuses(self, pipeline: str = "p") -> bool:
+        """Whether there is no owner because the workers that are there refuse."""
+        return self.state.assignment_of(PipelineId(pipeline)).is_refusal
+
     def reason(self, pipeline: str = "p") -> str:
         return self.state.assignment_of(PipelineId(pipeline)).reason
 

@@ -152,14 +152,16 @@ class Owner(_message.Message):
     def __init__(self, lane: _Optional[int] = ..., worker_id: _Optional[str] = ..., location: _Optional[str] = ..., host_id: _Optional[str] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("version", "owners", "reason")
+    __slots__ = ("version", "owners", "reason", "is_refusal")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     OWNERS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    IS_REFUSAL_FIELD_NUMBER: _ClassVar[int]
     version: str
     owners: _containers.RepeatedCompositeFieldContainer[Owner]
     reason: str
-    def __init__(self, version: _Optional[str] = ..., owners: _Optional[_Iterable[_Union[Owner, _Mapping]]] = ..., reason: _Optional[str] = ...) -> None: ...
+    is_refusal: bool
+    def __init__(self, version: _Optional[str] = ..., owners: _Optional[_Iterable[_Union[Owner, _Mapping]]] = ..., reason: _Optional[str] = ..., is_refusal: bool = ...) -> None: ...
 
 class OpenJobResponse(_message.Message):
     __slots__ = ("assignment",)

@@ -26,8 +26,11 @@ from stoker_service.client.pauses import pause_s
 CALL_S: Final = 2.0
 """How long one call may take."""
 
-REACH_S: Final = 5.0
+REACH_S: Final = 30.0
 """How long a dispatcher that does not answer is tried when a session opens: it may be starting."""
+
+SAY_AT_ATTEMPT: Final = 7
+"""After so many attempts in vain, about 2 s, the log says what is waited for."""
 
 LEAVE_S: Final = 0.5
 """How long the goodbye may take."""
@@ -96,6 +99,7 @@ class Control:
         self._chance = random.Random()  # jitter is to differ between processes
         self._trouble: tuple[float, str] | None = None
         self._closed = False
+        self._reach_s = REACH_S
         self._thread: threading.Thread | None = None
         self._progress: Callable[[], Progress] = Progress
         self._on_assignment: Callable[[Assignment], None] = lambda _: None
@@ -108,7 +112,8 @@ class Control:
 
     def open(self, timeout_s: float) -> None:
         """Say hello and open the job. Raises StokerError naming the address and what to do, within ``REACH_S``."""
-        deadline_s = time.monotonic() + min(timeout_s, REACH_S)
+        self._reach_s = min(timeout_s, REACH_S)
+        deadline_s = time.monotonic() + self._reach_s
         hello = self._insist("Hello", wire.HelloRequest(version=versions.ours()), deadline_s)
         versions.check(hello.version, f"the service at {self._address}")
         self._check_limits(hello.limits)
@@ -135,6 +140,11 @@ class Control:
     def kick(self) -> None:
         """Ask for the owners now rather than at the next beat."""
         self._mail.put(_Kick())
+
+    @property
+    def answers(self) -> bool:
+        """Whether the dispatcher answered when it was last called."""
+        return self._trouble is None
 
     def describe(self) -> str:
         """How the dispatcher is, for messages."""
@@ -169,7 +179,9 @@ class Control:
                 if self._closed:
                     raise ClosedError("the session was closed while it was opened") from error
                 if not may_pass or left <= pause:
-                    raise _translated(error, self._address) from error
+                    raise _translated(error, self._address, self._reach_s) from None
+                if attempt == SAY_AT_ATTEMPT:
+                    _log.warning("waiting up to %g s for the service at %s", self._reach_s, self._address)
                 self._mend(error)
             attempt += 1
             time.sleep(pause)
@@ -325,16 +337,17 @@ def _connected(address: Address) -> tuple[Any, Any]:
     return opened, control_pb2_grpc.ControlServiceStub(opened)  # type: ignore[no-untyped-call]  # generated
 
 
-def _translated(error: Any, address: Address) -> StokerError:
+def _translated(error: Any, address: Address, reach_s: float) -> StokerError:
     """A failed call as an error that says what to do. Total over gRPC's codes."""
     code, text = error.code(), error.details() or "no reason given"
     if code == grpc.StatusCode.UNAVAILABLE:
         return ServiceError(
-            f"no service answers at {address} ({text}); check host and port, and that it runs: `stoker up` starts one"
+            f"no service answers at {address} within {reach_s:g} s ({text}); check host and port, and that it runs: "
+            "`stoker up` starts one"
         )
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return StallError(
-            f"the service at {address} did not answer within {REACH_S:g} s; is it stopped or overloaded, or does "
+            f"the service at {address} did not answer within {reach_s:g} s; is it stopped or overloaded, or does "
             "something else listen there?"
         )
     if code == grpc.StatusCode.UNIMPLEMENTED:

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from stoker.errors import ClosedError, ServiceError, StallError
+from stoker.errors import ClosedError, ServiceError, SpecError, StallError
 from stoker_proto.v1 import stream_pb2 as wire
 from stoker_service.client.arenas import Peers
 from stoker_service.client.control import Control, Progress
@@ -23,6 +23,9 @@ from stoker_service.transport.errors import from_wire
 
 DESCRIBE_S: Final = 10.0
 """A worker that has not described the data after so many seconds is asked again, another one if it said nothing."""
+
+REFUSED_AFTER_S: Final = 5.0
+"""How long workers may refuse the pipeline before that is an error: others may be just starting."""
 
 SAY_AFTER_S: Final = 2.0
 """After so many seconds of waiting for a worker, the log says so, once."""
@@ -85,9 +88,12 @@ class Opening:
     def _some_worker(self, deadline_s: float, turn: int) -> Owner:
         """A worker that owns lanes, another one at each turn. Waits until there is one."""
         say_at_s = time.monotonic() + SAY_AFTER_S
+        refused_at_s = time.monotonic() + min(REFUSED_AFTER_S, self._timeout_s)
         has_said = False
         while not (workers := self._control.assignment.workers):
             now_s = time.monotonic()
+            if now_s >= refused_at_s and self._control.assignment.is_refusal:
+                raise SpecError(self._control.assignment.reason)
             if now_s >= deadline_s:
                 reason = self._control.assignment.reason
                 raise StallError(no_worker_text(self._timeout_s, reason, self._control.describe()))
@@ -95,7 +101,8 @@ class Opening:
                 has_said = True
                 reason = self._control.assignment.reason or "no worker is registered"
                 _log.warning("waiting for a worker, up to %g s: %s", self._timeout_s, reason)
-            self._pause((deadline_s if has_said else min(deadline_s, say_at_s)) - now_s)
+            due_s = [deadline_s, *(() if has_said else (say_at_s,)), *((refused_at_s,) if now_s < refused_at_s else ())]
+            self._pause(min(due_s) - now_s)
         return workers[turn % len(workers)]
 
     def _describe(self, owner: Owner, deadline_s: float) -> DatasetView:
@@ -106,7 +113,9 @@ class Opening:
             for answer in calls.act(peer.client, owner.location, calls.DESCRIBE, body, left_s):
                 found = wire.Description.FromString(answer)
                 if found.HasField("error"):
-                    raise from_wire(found.error)
+                    error = from_wire(found.error)
+                    error.add_note(f"said by {owner}, where the data are read; a path means a file of its machine")
+                    raise error
                 if found.dataset:
                     return DatasetView(found.dataset, found.num_samples)
                 self._tell(owner, found.progress)

@@ -21,11 +21,15 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The owners of a pipeline's lanes; ``reason`` says why there is none."""
+    """The owners of a pipeline's lanes; ``reason`` says why there is none.
+
+    ``is_refusal``: workers are there, and none of them makes such a pipeline.
+    """
 
     version: str = ""
     owners: Mapping[int, Owner] = field(default_factory=dict)
     reason: str = ""
+    is_refusal: bool = False
 
     def owner(self, lane: int) -> Owner | None:
         """The owner of a lane; None if no worker is there for it."""
@@ -41,4 +45,4 @@ class Assignment:
 def from_wire(found: wire.Assignment) -> Assignment:
     """Read the dispatcher's answer."""
     owners = {owner.lane: Owner(owner.worker_id, owner.location) for owner in found.owners if owner.worker_id}
-    return Assignment(found.version, owners, found.reason)
+    return Assignment(found.version, owners, found.reason, found.is_refusal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -25,12 +26,19 @@ from stoker_service.client.memory import pool_for
 from stoker_service.client.merge import Place, legs
 from stoker_service.client.opening import DatasetView, Opening, run_apart
 from stoker_service.client.owners import Assignment
-from stoker_service.client.stall import stall_text
+from stoker_service.client.places import with_absolute_paths
+from stoker_service.client.stall import stall_cause
 from stoker_service.client.stats import Counters, verdict
 from stoker_service.client.stream import Arrival
 from stoker_service.transport.code import pack
 from stoker_service.transport.errors import from_wire
 from stoker_service.transport.host import host_id
+
+SAY_AFTER_S: Final = 10.0
+SAY_AGAIN_S: Final = 60.0
+"""A trainer that waits for a batch for so long is told in the log what for, and again."""
+
+_log = logging.getLogger("stoker")
 
 CLOSE_S: Final = 1.5
 """How long closing waits for threads; what has not ended by then is a daemon."""
@@ -47,6 +55,7 @@ def open_session(url: str, pipeline: Pipeline, rank: Rank, options: SupplyOption
     """
     address = addresses.parse(url)
     _check_options(options)
+    pipeline = with_absolute_paths(pipeline)
     message = pack(pipeline)
     _check_fork()
     client_id = uuid.uuid4().hex
@@ -127,9 +136,17 @@ class Session:
             flow, is_first = self._core.start_at(position), True
         self._at = None  # after an error or Ctrl-C in here, nobody knows where it is
         begun_s = time.monotonic()
+        say_at_s = begun_s + SAY_AFTER_S
         while (taken := flow.take()) is None:
-            if not flow.wait(begun_s + self._options.timeout_s):
-                raise StallError(self._stall(flow))
+            deadline_s = begun_s + self._options.timeout_s
+            if flow.wait(min(deadline_s, say_at_s)):
+                continue
+            if time.monotonic() >= deadline_s:
+                raise StallError(f"no batch within {self._options.timeout_s:g} s (timeout_s): {self._cause(flow)}")
+            waited_s = time.monotonic() - begun_s
+            cause = self._cause(flow)
+            _log.warning("no batch for %.0f s, waiting up to %g s: %s", waited_s, self._options.timeout_s, cause)
+            say_at_s += SAY_AGAIN_S
         place, arrival = taken
         if arrival.failure is not None:
             raise arrival.failure
@@ -165,12 +182,12 @@ class Session:
         bad = tuple(error for error in map(from_wire, begin.bad) if isinstance(error, SampleError))
         return Delivery(place.epoch, place.batch_index, batch, bad, begin.num_filtered, tuple(begin.conversions))
 
-    def _stall(self, flow: Flow) -> str:
+    def _cause(self, flow: Flow) -> str:
         place, lane = flow.missing()
         dispatcher = self._core.dispatcher()
         rank = self._deal.rank
         who = f"rank {rank.index} of {rank.world_size}: " if rank.world_size > 1 else ""
-        return who + stall_text(self._options.timeout_s, place, lane, dispatcher)
+        return who + stall_cause(place, lane, dispatcher)
 
 
 class _Core:
@@ -241,9 +258,10 @@ class _Core:
 
     def dispatcher(self) -> str:
         """How the dispatcher is, and why there is no worker, for messages."""
-        reason = self.assignment.reason
-        said = self._means.control.describe()
-        return f"{said} and says: {reason}" if reason else said
+        control, reason = self._means.control, self.assignment.reason
+        if not control.answers:
+            return f"{control.describe()}; if it is gone, start the service again, such as with `stoker up`"
+        return f"{control.describe()} and says: {reason}" if reason else control.describe()
 
     def close(self) -> None:
         """End all threads within ``CLOSE_S``; harmless again."""

@@ -18,17 +18,16 @@ class LaneView:
     last_trouble: str = ""
 
 
-def stall_text(timeout_s: float, batch: Place | None, lane: LaneView | None, dispatcher: str) -> str:
+def stall_cause(batch: Place | None, lane: LaneView | None, dispatcher: str) -> str:
     """One sentence that names the batch, its lane, the worker and the cause."""
-    waited = f"no batch within {timeout_s:g} s (timeout_s)"
     if batch is None:
-        return f"{waited}: there is no batch to wait for; {dispatcher}"
+        return f"there is no batch to wait for; {dispatcher}"
     which = f"batch {batch.batch_index} of epoch {batch.epoch}"
     if lane is None:
-        return f"{waited}: {which} was not asked for yet; {dispatcher}"
+        return f"{which} was not asked for yet; {dispatcher}"
     word = f", which said last that it {lane.last_word}" if lane.last_word else ""
     trouble = f"; before: {lane.last_trouble}" if lane.last_trouble else ""
-    return f"{waited}: {which} (lane {lane.lane}) {lane.doing} for {lane.since_s:.1f} s{word}{trouble}; {dispatcher}"
+    return f"{which} (lane {lane.lane}) {lane.doing} for {lane.since_s:.1f} s{word}{trouble}; {dispatcher}"
 
 
 def no_worker_text(timeout_s: float, reason: str, dispatcher: str) -> str:

@@ -159,7 +159,8 @@ class Groups:
             group.owners = owners
         self._num_versions += 1
         version = f"{self._settings.dispatcher_id}-{self._num_versions}"
-        group.assignment = Assignment(version, published, reason)
+        is_refusal = not owners and self._workers.refuse(has_code=group.has_code)
+        group.assignment = Assignment(version, published, reason, is_refusal)
         self.num_lanes.update(group.held())
 
     def _forget(self, group: Group) -> None:

@@ -79,3 +79,5 @@ class Assignment:
     version: str
     owners: tuple[Owner, ...] = ()
     reason: str = ""
+    is_refusal: bool = False
+    """Whether workers are there, and none of them makes such a pipeline."""

@@ -81,7 +81,7 @@ def assignment(found: Assignment) -> pb.Assignment:
         pb.Owner(lane=owner.lane, worker_id=owner.worker_id, location=owner.location, host_id=owner.host_id)
         for owner in found.owners
     ]
-    return pb.Assignment(version=found.version, owners=owners, reason=found.reason)
+    return pb.Assignment(version=found.version, owners=owners, reason=found.reason, is_refusal=found.is_refusal)
 
 
 def status(snapshot: Snapshot, version: pb.Version, dispatcher_id: str) -> pb.StatusResponse:

@@ -162,6 +162,11 @@ class Workers:
         for known in self:
             known.last_s = min(now_s, known.last_s + slept_s)
 
+    def refuse(self, *, has_code: bool) -> bool:
+        """Whether workers take lanes, and none of them makes such a pipeline."""
+        taking = [known for known in self if known.takes_lanes]
+        return bool(taking) and not any(known.can_make(has_code=has_code) for known in taking)
+
     def able(self, *, has_code: bool) -> dict[WorkerId, KnownWorker]:
         """Those who may own lanes of a pipeline."""
         return {id_: known for id_, known in self._known.items() if known.can_make(has_code=has_code)}

@@ -660,3 +660,31 @@ def test_another_worker_describes_when_one_is_gone(
     stack.callback(session.close)
     assert session.order.num_samples == 240
     assert dispatcher.reports[0].worker_id == "gone"
+
+
+def test_workers_that_refuse_the_pipeline_are_an_error_rather_than_a_wait(dispatcher: FakeDispatcher) -> None:
+    dispatcher.is_refusal, dispatcher.reason = True, "found 1 that do not; start workers with --allow-code"
+    begun_s = time.monotonic()
+    with pytest.raises(SpecError, match="start workers with --allow-code"):
+        opened(dispatcher.url, timeout_s=60.0)
+    assert time.monotonic() - begun_s < 60.0
+
+
+def test_a_long_wait_for_a_batch_is_told_in_the_log(
+    dispatcher: FakeDispatcher,
+    worker_at: Worker_,
+    session_of: Session_,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("stoker_service.client.session.SAY_AFTER_S", 0.3)
+    one = worker_at("one")
+    dispatcher.assign(one)
+    session = session_of(prefetch_bytes=0, timeout_s=2.0)
+    trainer = Trainer(session)
+    trainer.take(3)
+    dispatcher.stop()
+    one.close()
+    with pytest.raises(StallError, match="if it is gone, start the service again"):
+        trainer.take(5)
+    assert "no batch for 0 s, waiting up to 2 s: batch" in caplog.text

@@ -131,6 +131,7 @@ class TestNobodyAble:
         fleet.pass_time(3)
         fleet.open("client", code=True)
         assert "found 1 that do not; start workers with --allow-code" in fleet.reason()
+        assert fleet.refuses()
         fleet.join("trusting", allows_code=True)
         assert fleet.counts() == {"trusting": 8}
 
