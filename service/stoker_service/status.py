@@ -147,24 +147,25 @@ def _workers(status: ServiceStatus) -> Table:
             Text(worker.state, colours.get(worker.state, "")),
             seconds(worker.silent_s),
             str(worker.num_lanes),
-            f"{worker.rows_per_s:,.0f}",
-            num_bytes(worker.queued_bytes),
+            "–" if worker.state == "dead" else f"{worker.rows_per_s:,.0f}",
+            "–" if worker.state == "dead" else num_bytes(worker.queued_bytes),
             worker.location,
         )
     return table
 
 
 def _jobs(status: ServiceStatus) -> Table:
-    table = _table("job", "pipeline", "ranks>", "lanes>", "epoch>", "rows/s>", "starved>", "queued>")
+    table = _table("job", "pipeline", "ranks>", "silent>", "lanes>", "epoch>", "rows/s>", "starved>", "queued>")
     for job in status.jobs:
         table.add_row(
             job.name,
             job.pipeline[:12],
             f"{len({client.rank for client in job.clients})} of {job.world_size}",
+            seconds(max(client.silent_s for client in job.clients)) if job.clients else "gone",
             str(job.num_lanes),
             str(job.epoch),
             f"{job.rows_per_s:,.0f}",
-            f"{job.starved_fraction:.1%}" if job.clients else "gone",
+            f"{job.starved_fraction:.1%}",
             num_bytes(sum(client.queued_bytes for client in job.clients)),
         )
     return table

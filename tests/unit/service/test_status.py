@@ -189,10 +189,10 @@ def test_people_see_a_line_for_each_worker_and_job(found: ServiceStatus) -> None
     assert "stoker://10.0.0.1:4300, up 1.1 h, release 1.2.3" in lines
     assert "worker state silent lanes rows/s queued where" in lines
     assert "w-a alive 0.2 s 8 12,346 1.5 GiB grpc://10.0.0.7:4301" in lines
-    assert "w-b dead 12 s 0 0 0 B grpc://10.0.0.8:4301" in lines
-    assert "job pipeline ranks lanes epoch rows/s starved queued" in lines
-    assert "train ffffffffffff 2 of 2 2 3 150 12.5% 1.0 MiB" in lines
-    assert "default eeeeeeeeeeee 0 of 1 8 0 0 gone 0 B" in lines
+    assert "w-b dead 12 s 0 – – grpc://10.0.0.8:4301" in lines
+    assert "job pipeline ranks silent lanes epoch rows/s starved queued" in lines
+    assert "train ffffffffffff 2 of 2 0.5 s 2 3 150 12.5% 1.0 MiB" in lines
+    assert "default eeeeeeeeeeee 0 of 1 gone 8 0 0 0.0% 0 B" in lines
     assert "default: no worker makes it: no worker allows code" in lines
     assert "workers: 1 alive, 3 wanted: 2 more would keep the trainers from waiting; lanes moved: 12" in lines
     assert "why: trainers wait 12% of the time, limited by decoding" in lines
