@@ -12,7 +12,7 @@ from stoker.storage.braces import expand_braces
 from stoker.storage.globs import compile_glob, escape, has_glob, literal_prefix, max_depth, unescape
 from stoker.storage.open import open_store
 from stoker.storage.peek import PeekingStore
-from stoker.storage.urls import WEB_SCHEMES, normalize, scheme_of, shown
+from stoker.storage.urls import WEB_SCHEMES, local_path, normalize, scheme_of, shown
 
 _NUM_SHOWN = 5
 _STAR = re.compile(r"(?<!\\)\*")
@@ -58,12 +58,24 @@ def _web_address(word: str) -> str:
     return unescape(word)
 
 
+def anchored(pattern: str) -> list[str]:
+    """The pattern as it has to be written in another folder, or for another user, to mean the same files.
+
+    One pattern, but for one that begins with a brace, whose words may lie in several places. The characters of the
+    current folder's name are no wildcards.
+    """
+    if pattern.startswith("{"):
+        return [found for word in expand_braces(pattern) for found in anchored(word)]
+    if scheme_of(pattern) != "file" or pattern.lower().startswith(("/", "file:/")):
+        return [pattern]
+    if pattern.startswith("~"):
+        return [local_path(pattern)]
+    return [f"{escape(local_path('.'))}/{pattern}"]
+
+
 def _absolute(glob: str) -> str:
-    """The glob over URLs; the characters of the current folder's name are no wildcards."""
-    if scheme_of(glob) == "file" and not glob.startswith(("/", "~")) and "://" not in glob:
-        here = normalize(".").removeprefix("file://")
-        return normalize(f"{escape(here)}/{glob}")
-    return normalize(glob)
+    (found,) = anchored(glob)
+    return normalize(found)
 
 
 def _listed(glob: str, pattern: str, options: Mapping[str, str]) -> Iterator[str]:

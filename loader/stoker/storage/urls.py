@@ -39,11 +39,6 @@ def scheme_of(url: str) -> str:
     return match.group(1).lower() if match else "file"
 
 
-def has_scheme(url: str) -> bool:
-    """Whether it is a URL rather than a plain path."""
-    return _SCHEME.match(url) is not None
-
-
 def normalize(url: str | os.PathLike[str]) -> str:
     """Bring plain and relative paths to ``file:///absolute/path``; other URLs stay as they are.
 

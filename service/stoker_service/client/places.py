@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from stoker.formats.source import Source, Tar
 from stoker.pipeline import Pipeline
-from stoker.storage.urls import has_scheme
+from stoker.storage.patterns import anchored
+from stoker.storage.urls import normalize
 
 
 def with_absolute_paths(pipeline: Pipeline) -> Pipeline:
@@ -16,14 +16,8 @@ def with_absolute_paths(pipeline: Pipeline) -> Pipeline:
 
 
 def _absolute(source: Source) -> Source:
-    manifest = None if source.manifest is None else absolute(source.manifest)
+    manifest = None if source.manifest is None else normalize(source.manifest)
     if isinstance(source, Tar):
-        return replace(source, patterns=tuple(absolute(pattern) for pattern in source.patterns), manifest=manifest)
-    return replace(source, url=absolute(source.url), manifest=manifest)
-
-
-def absolute(place: str) -> str:
-    """A plain path made absolute, a slash at its end kept; a URL as it is."""
-    if has_scheme(place) or place.startswith(os.sep):
-        return place
-    return os.path.join(os.getcwd(), place)  # noqa: PTH109, PTH118  # a Path would drop the slash at the end
+        patterns = tuple(found for pattern in source.patterns for found in anchored(pattern))
+        return replace(source, patterns=patterns, manifest=manifest)
+    return replace(source, url=normalize(source.url), manifest=manifest)

@@ -50,7 +50,7 @@ def open_session(url: str, pipeline: Pipeline, rank: Rank, options: SupplyOption
     """Open the supply of one rank. A :class:`stoker.supply.OpenSupply`.
 
     Raises SpecError if the URL is wrong, or the pipeline cannot be sent, before anything is connected; ServiceError
-    if no dispatcher answers, within seconds; StallError if there is no worker within ``timeout_s``; StokerError if
+    if no dispatcher answers within ``REACH_S``; StallError if there is no worker within ``timeout_s``; StokerError if
     versions do not fit, or in a fork of a process that used a service; and what is wrong with the data.
     """
     address = addresses.parse(url)
