@@ -17,7 +17,9 @@ A class says who must act and whether a retry can help::
     │   ├── AccessError                    credentials or rights
     │   └── TransientError                 a retry may help: throttled, cut, stalled, unreachable
     ├── ServiceError (ConnectionError)     the service, or a worker of it, cannot be reached; a retry may help
+    ├── WorkerError (RuntimeError)         a worker process died; the text names it, its signal and its samples
     └── StallError (TimeoutError)          a wait passed its deadline; the text names the cause
+        └── WorkerStallError (RuntimeError)    the same for a loader of a torch dataset
 
     StokerWarning (UserWarning)            something about the data that does not stop the run
 """
@@ -121,3 +123,11 @@ class ServiceError(StokerError, ConnectionError):
 
 class StallError(StokerError, TimeoutError):
     """A wait passed its deadline; the text names the stage that was waited for."""
+
+
+class WorkerError(StokerError, RuntimeError):
+    """A worker process died; names it, how it ended, and the samples it had in hand."""
+
+
+class WorkerStallError(StallError, RuntimeError):
+    """A worker process did not answer in time; a RuntimeError as well, since torch's loader raises that."""

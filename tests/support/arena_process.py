@@ -11,7 +11,7 @@ import sys
 
 import pyarrow as pa
 
-from stoker_service.transport.arena import Arena
+from stoker.memory.arena import Arena
 from stoker_service.transport.arena_host import ArenaHost
 from stoker_service.transport.arena_view import ArenaView
 

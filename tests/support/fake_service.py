@@ -21,8 +21,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from stoker.errors import StokerError
+from stoker.memory.arena import Arena
 from stoker_proto.v1 import control_pb2, control_pb2_grpc, stream_pb2
-from stoker_service.transport.arena import Arena
 from stoker_service.transport.arena_host import ArenaHost
 from stoker_service.transport.encode import SLICE_SCHEMA, Encoded, encode, slices
 from stoker_service.transport.errors import to_wire

@@ -65,7 +65,7 @@ class _Process:
     """A worker and its pages."""
 
     def __init__(self, chosen: WorkerOptions) -> None:
-        from stoker_service.worker.malloc import keep_memory
+        from stoker.memory.malloc import keep_memory
         from stoker_service.worker.server import WorkerServer
 
         keep_memory()

@@ -38,7 +38,7 @@ class WorkerActor:
     """
 
     def __init__(self, name: str, options: WorkerOptions) -> None:
-        from stoker_service.worker.malloc import keep_memory
+        from stoker.memory.malloc import keep_memory
         from stoker_service.worker.server import WorkerServer
 
         keep_memory()  # the process is this actor's alone

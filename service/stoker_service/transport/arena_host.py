@@ -11,7 +11,7 @@ import struct
 import threading
 from typing import Final, Self
 
-from stoker_service.transport.arena import Arena
+from stoker.memory.arena import Arena
 
 GREETING: Final = b"stoker-arena-1"
 _PEER_TIMEOUT_S = 1.0

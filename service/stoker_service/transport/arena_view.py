@@ -10,8 +10,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from stoker.memory.seal import TABLE_BYTES, holds
 from stoker_service.transport.arena_host import GREETING, address_of, uid_of
-from stoker_service.transport.seal import TABLE_BYTES, holds
 
 
 class ArenaView:

@@ -7,13 +7,13 @@ import pickle
 import sys
 from typing import Any, Final
 
+from stoker.code.blame import blame
+from stoker.code.by_value import dumps
 from stoker.errors import SpecError
 from stoker.formats import source as sources
 from stoker.ops.functions import FunctionOp
 from stoker.pipeline import Pipeline
 from stoker_proto.v1 import stream_pb2
-from stoker_service.transport.blame import blame
-from stoker_service.transport.by_value import dumps
 
 _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _MARK: Final = b"stoker-code "

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from stoker.memory.arena import Arena
 from stoker_proto.v1 import stream_pb2
-from stoker_service.transport.arena import Arena
 from stoker_service.transport.encode import Encoded
 
 MAX_INLINE_BYTES: Final = 256 << 10

@@ -21,12 +21,12 @@ from stoker.engine.ticket import Ticket
 from stoker.engine.tuning import default_concurrency, default_read_bytes
 from stoker.errors import ClosedError, SampleError, StokerError
 from stoker.formats.dataset import Dataset
+from stoker.memory.arena import Arena
 from stoker.pipeline import Pipeline
 from stoker.plan.lanes import Lanes
 from stoker.plan.order import Order
 from stoker.plan.steps import Steps, Tail
 from stoker.ranks import Rank
-from stoker_service.transport.arena import Arena
 from stoker_service.transport.encode import Encoded, encode
 from stoker_service.transport.place import bring
 from stoker_service.worker.consumers import Key

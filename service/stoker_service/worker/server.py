@@ -15,10 +15,10 @@ from stoker import __version__
 from stoker.batch.pool import BufferPool
 from stoker.engine.decoders import DecodePool
 from stoker.errors import SpecError
+from stoker.memory.arena import Arena
 from stoker_proto.v1 import control_pb2
 from stoker_service.addresses import joined
 from stoker_service.options import WorkerOptions
-from stoker_service.transport.arena import Arena
 from stoker_service.transport.arena_host import ArenaHost
 from stoker_service.transport.host import host_id
 from stoker_service.worker.agent import Agent
@@ -48,7 +48,7 @@ _LOG: Final = logging.getLogger("stoker")
 class WorkerServer:
     """Makes batches for whoever opens a stream. One life: ``start``, then ``drain`` or ``stop``; any thread may call.
 
-    It sets nothing for the process as a whole, so it may run inside another program; :mod:`.malloc` is what our own
+    It sets nothing for the process as a whole, so it may run inside another program; :mod:`stoker.memory.malloc` is what our own
     processes do beside.
     """
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from stoker.errors import ClosedError, SpecError, StokerError
+from stoker.memory.arena import Arena
 from stoker_proto.v1 import stream_pb2
-from stoker_service.transport.arena import Arena
 from stoker_service.transport.encode import SLICE_SCHEMA, slices
 from stoker_service.transport.errors import to_wire
 from stoker_service.transport.place import place

@@ -18,8 +18,8 @@ import pytest
 import stoker
 import stoker_proto
 import stoker_service
+from stoker.memory.arena import Arena
 from stoker_service.transport import arena_host, arena_view
-from stoker_service.transport.arena import Arena
 from stoker_service.transport.arena_host import ArenaHost, address_of
 from stoker_service.transport.arena_view import ArenaView
 from stoker_service.transport.host import host_id

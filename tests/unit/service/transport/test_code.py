@@ -21,9 +21,9 @@ import stoker
 import stoker_proto
 import stoker_service
 from stoker import Pipeline, ops
+from stoker.code.by_value import is_users
 from stoker.errors import SpecError
 from stoker_proto.v1 import stream_pb2
-from stoker_service.transport.by_value import is_users
 from stoker_service.transport.code import pack, unpack
 
 FACTOR = 3

@@ -11,8 +11,8 @@ import pytest
 from pyarrow import flight
 
 from stoker.batch import BufferPool
+from stoker.memory.arena import Arena
 from stoker_proto.v1 import stream_pb2
-from stoker_service.transport.arena import Arena
 from stoker_service.transport.arena_host import ArenaHost
 from stoker_service.transport.arena_view import ArenaView
 from stoker_service.transport.decode import Assembly

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from stoker.batch import BatchBuilder, BufferPool
+from stoker.memory.arena import Arena
 from stoker_proto.v1 import stream_pb2
-from stoker_service.transport.arena import Arena
 from stoker_service.transport.arena_host import ArenaHost
 from stoker_service.transport.arena_view import ArenaView
 from stoker_service.transport.decode import Assembly

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stoker.errors import SpecError
+from stoker.memory.arena import Arena
 from stoker_service.options import WorkerOptions
-from stoker_service.transport.arena import Arena
 from stoker_service.worker.server import WorkerServer
 
 NOBODY = "stoker://127.0.0.1:1"
@@ -50,6 +50,6 @@ def test_stop_may_come_again_and_before_the_start() -> None:
 
 
 def test_malloc_is_told_in_processes_of_ours_only() -> None:
-    program = "from stoker_service.worker.malloc import keep_memory; print(keep_memory())"
+    program = "from stoker.memory.malloc import keep_memory; print(keep_memory())"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert found.stdout.strip() in {"True", "False"}

@@ -12,7 +12,7 @@ from itertools import chain
 from types import CodeType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
-from stoker_service.transport.by_value import dumps_registered, is_users, users_modules_by_value
+from stoker.code.by_value import dumps_registered, is_users, users_modules_by_value
 
 Part: TypeAlias = tuple[str, Any]
 """How a part is reached from the whole, for people; the part."""

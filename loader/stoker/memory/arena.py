@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stoker_service.transport.free_ranges import FreeRanges
-from stoker_service.transport.seal import TABLE_BYTES, Seals
+from stoker.memory.free_ranges import FreeRanges
+from stoker.memory.seal import TABLE_BYTES, Seals
 
 PAGE_BYTES: Final = 4096
 _SPREAD: Final = 4  # addresses for each byte that may be in use, so that scattered ranges do not bar a large one

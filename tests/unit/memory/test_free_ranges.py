@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker_service.transport.free_ranges import FreeRanges
+from stoker.memory.free_ranges import FreeRanges
 
 
 def test_ranges_come_from_the_front_and_join_when_given_back() -> None:

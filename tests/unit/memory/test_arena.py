@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from stoker.batch import BufferPool, to_torch
-from stoker_service.transport.arena import PAGE_BYTES, Arena
+from stoker.memory.arena import PAGE_BYTES, Arena
 from support.batch_kinds import pictures
 
 MAX_BYTES = 4 << 20

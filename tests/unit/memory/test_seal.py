@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from stoker_service.transport.arena import Arena
+from stoker.memory.arena import Arena
+from stoker.memory.seal import TABLE_BYTES, Seals, holds
 from stoker_service.transport.arena_host import ArenaHost
 from stoker_service.transport.arena_view import ArenaView
-from stoker_service.transport.seal import TABLE_BYTES, Seals, holds
 
 
 @pytest.fixture

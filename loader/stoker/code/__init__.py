@@ -1,0 +1,1 @@
+"""Users' code on its way to other processes."""

@@ -1,0 +1,1 @@
+"""What a script that was written for torch's DataLoader needs."""

@@ -1,0 +1,1 @@
+"""Memory that other processes of the host may read."""
