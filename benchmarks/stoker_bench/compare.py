@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker_bench import datasets, gil, machine, rounds, service
+from stoker_bench import compat, datasets, gil, machine, rounds, service
 from stoker_bench.contender import Contender, Stream
 from stoker_bench.datasets import MadeShards, PhotoShards
 from stoker_bench.rounds import Spread
@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = run(made, options)
     of_service = service.Options(asked.rounds, 2 * asked.batches, batch_size=asked.batch_size)
     report["service"] = service.run(made, of_service, _say)
+    report["compat"] = compat.run(made, compat.Options(asked.rounds, batch_size=asked.batch_size), _say)
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
     (asked.out / "bench.md").write_text(markdown(report))
@@ -102,8 +103,11 @@ def markdown(report: dict[str, Any]) -> str:
         "",
         f"GIL time a sample: {aim} The same method finds {known}.",
     ]
-    page = "\n".join(lines) + "\n"
-    return f"{page}\n{service.markdown(report['service'])}" if "service" in report else page
+    pages = ["\n".join(lines) + "\n"]
+    pages += [
+        part.markdown(report[name]) for name, part in (("service", service), ("compat", compat)) if name in report
+    ]
+    return "\n".join(pages)
 
 
 def _row(name: str, report: dict[str, Any]) -> str:

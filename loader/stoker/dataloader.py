@@ -7,11 +7,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from stoker import ranks
+from stoker import ranks, services
 from stoker.batch import convert
 from stoker.engine.feed import Deal
 from stoker.engine.local import LocalSupply
@@ -47,8 +46,9 @@ class DataLoader:
         pipeline: what to load.
         rank, world_size: this process among those that share the epoch; both or neither. Unless given, taken from
             torch.distributed if it is initialised, else from the launcher's environment, else 0 of 1.
-        num_workers: 0: threads of this process do the work.
-        num_threads: decoding threads; one per core unless told otherwise.
+        num_workers: processes of this machine that make the batches, the same ones; 0: threads of this process do.
+            They pay where functions of the user's own (``ops.Map``) keep other threads from working.
+        num_threads: decoding threads, shared out among the workers; one per core unless told otherwise.
         output: ``"torch"`` (the default where torch is installed), ``"numpy"``, ``"jax"``, or ``"arrow"`` for the
             pyarrow.RecordBatch itself. Zero-copy where the type allows; the arrays may be written to and kept.
         pin_memory: torch only: batches lie in pinned memory.
@@ -65,6 +65,20 @@ class DataLoader:
     Raises SpecError, StorageError, ShardError when it opens the source, StallError if the service has no worker in
     time; :meth:`__iter__` raises what the samples and the policies give.
     """
+
+    def __new__(cls, pipeline: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """A :class:`stoker.compat.DataLoader` for what is no pipeline: a dataset as torch's loader takes it."""
+        dataset = kwargs.get("dataset", pipeline)
+        if cls is not DataLoader or dataset is None or isinstance(dataset, (Pipeline, str, bytes, Path)):
+            return super().__new__(cls)
+        if not importlib.util.find_spec("torch"):
+            raise MissingDependencyError(
+                f"DataLoader of a {type(dataset).__name__}, not of a stoker.Pipeline: torch's datasets need "
+                "pip install 'stoker[torch]'"
+            )
+        from stoker.compat.loader import DataLoader as TorchDataLoader
+
+        return TorchDataLoader(*(() if pipeline is None else (pipeline,)), *args, **kwargs)
 
     def __init__(
         self,
@@ -86,8 +100,7 @@ class DataLoader:
         job: str = "default",
     ) -> None:
         _check_pipeline(pipeline)
-        if num_workers != 0:
-            raise SpecError(f"num_workers is {num_workers}; only 0 (threads of this process) is there yet")
+        _check_num_workers(num_workers)
         self._closed = False
         self.pipeline = pipeline
         self.rank = ranks.find(rank, world_size)
@@ -96,11 +109,9 @@ class DataLoader:
         self._pin_memory, self._device = pin_memory, device
         options = SupplyOptions(prefetch_bytes, timeout_s, in_order, pin_memory, job)
         if service is None:
-            self._supply: Supply = LocalSupply(
-                pipeline, self.rank, options, num_threads=num_threads, read_bytes=read_bytes
-            )
+            self._supply = _of_this_machine(pipeline, self.rank, options, num_workers, num_threads, read_bytes)
         else:
-            self._supply = _from_service(service, pipeline, self.rank, options, num_threads, read_bytes)
+            self._supply = _from_service(service, pipeline, self.rank, options, num_workers, num_threads, read_bytes)
         self._order = self._supply.order
         self._deal = Deal(pipeline, self._order.num_samples, self.rank)
         self._conversions: Counter[str] = Counter()
@@ -275,30 +286,38 @@ class DataLoader:
             raise ClosedError("this iterator is out of date: the loader was iterated again, skipped, or given a state")
 
 
+def _of_this_machine(
+    pipeline: Pipeline,
+    rank: ranks.Rank,
+    options: SupplyOptions,
+    num_workers: int,
+    num_threads: int | None,
+    read_bytes: int | None,
+) -> Supply:
+    """The supply of this process's threads, or of worker processes."""
+    if not num_workers:
+        return LocalSupply(pipeline, rank, options, num_threads=num_threads, read_bytes=read_bytes)
+    from stoker.engine.process_supply import ProcessSupply  # what it needs is of no use to those without workers
+
+    return ProcessSupply(
+        pipeline, rank, options, num_workers=num_workers, num_threads=num_threads, read_bytes=read_bytes
+    )
+
+
 def _from_service(
     url: str,
     pipeline: Pipeline,
     rank: ranks.Rank,
     options: SupplyOptions,
+    num_workers: int,
     num_threads: int | None,
     read_bytes: int | None,
 ) -> Supply:
     """Open the supply of the entry point that is named after the URL's scheme."""
-    for name, value in (("num_threads", num_threads), ("read_bytes", read_bytes)):
+    for name, value in (("num_workers", num_workers or None), ("num_threads", num_threads), ("read_bytes", read_bytes)):
         if value is not None:
             raise SpecError(f"{name}={value} is for this process; with service= the workers have their own, set there")
-    scheme, colon, _ = url.partition("://")
-    points = {point.name: point for point in metadata.entry_points(group=SERVICE_GROUP)}
-    if not colon or scheme not in points:
-        raise SpecError(
-            f"service={url!r}: expected an address such as stoker://host:4300; schemes: {', '.join(points)}"
-        )
-    try:
-        open_supply: OpenSupply = points[scheme].load()
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"service= needs more packages ({error}): pip install 'stoker[service]'"
-        ) from error
+    open_supply: OpenSupply = services.opener(url, SERVICE_GROUP)
     return open_supply(url, pipeline, rank, options)
 
 
@@ -307,6 +326,13 @@ def _check_pipeline(pipeline: object) -> None:
         raise SpecError(
             f"DataLoader: expected a stoker.Pipeline, found {type(pipeline).__name__}; for a URL take "
             'stoker.Pipeline.preset("imagenet_train", url, batch_size=256)'
+        )
+
+
+def _check_num_workers(num_workers: object) -> None:
+    if not isinstance(num_workers, int) or isinstance(num_workers, bool) or num_workers < 0:
+        raise SpecError(
+            f"num_workers is {num_workers!r}; expected a number of processes, or 0 for threads of this process"
         )
 
 

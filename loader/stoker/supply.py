@@ -1,4 +1,4 @@
-"""What a DataLoader takes its batches from: an engine in this process, or a service."""
+"""What a DataLoader takes its batches from: an engine in this process, worker processes, or a service."""
 
 from __future__ import annotations
 

@@ -25,6 +25,9 @@ WORKER_STATS = WorkerStats(
     rows=12,
     bytes_sent=13,
     bytes_in_arena=14,
+    num_processes=15,
+    dataset_batches=16,
+    payload_bytes=17,
     producers=(),
 )
 
@@ -56,9 +59,9 @@ def snapshot() -> Snapshot:
     return Snapshot(
         up_s=10.0,
         workers=(
-            _worker("a", "alive", num_streams=3, queued_bytes=1000),
-            _worker("b", "alive", num_streams=4, queued_bytes=500),
-            _worker("c", "dead", num_streams=9, queued_bytes=9),
+            _worker("a", "alive", num_streams=3, queued_bytes=1000, num_processes=2),
+            _worker("b", "alive", num_streams=4, queued_bytes=500, num_processes=3),
+            _worker("c", "dead", num_streams=9, queued_bytes=9, num_processes=9),
         ),
         jobs=(
             JobView(Job(key, 8, 2), (_client(key, "x", 0.25), _client(key, "y", 0.5)), Assignment("v")),
@@ -69,8 +72,8 @@ def snapshot() -> Snapshot:
     )
 
 
-def _worker(name: str, state: Any, *, num_streams: int, queued_bytes: int) -> WorkerView:
-    beat = WorkerBeat(WorkerId(name), num_streams=num_streams, queued_bytes=queued_bytes)
+def _worker(name: str, state: Any, *, num_streams: int, queued_bytes: int, num_processes: int) -> WorkerView:
+    beat = WorkerBeat(WorkerId(name), num_streams=num_streams, queued_bytes=queued_bytes, num_processes=num_processes)
     return WorkerView(Worker(WorkerId(name), "grpc://h:1"), state, 0.1, 4, 100.0, beat)
 
 

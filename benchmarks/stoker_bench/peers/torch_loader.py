@@ -7,22 +7,33 @@ from typing import Any
 
 import torch
 
+from stoker.compat import DataLoader
 from stoker_bench.contender import Stream
 
 SWEEP_BATCHES = 8
+LOADERS: dict[str, Any] = {"torch": torch.utils.data.DataLoader, "stoker": DataLoader}
 
 
 class TorchLoader:
     """One DataLoader over a map-style data set, epoch after epoch; the workers live on between epochs.
 
-    They are started by a fork server, because this process may already have threads.
+    torch's are started by a fork server, because this process may already have threads. ``which`` is one of
+    :data:`LOADERS`; ``more`` goes to it.
     """
 
     def __init__(
-        self, dataset: torch.utils.data.Dataset[Any], batch_size: int, num_workers: int, prefetch: int
+        self,
+        dataset: torch.utils.data.Dataset[Any],
+        batch_size: int,
+        num_workers: int,
+        prefetch: int,
+        which: str = "torch",
+        **more: Any,
     ) -> None:
         self.prefetch = prefetch
-        self._loader = torch.utils.data.DataLoader(
+        if which == "torch":
+            more["multiprocessing_context"] = "forkserver"
+        self._loader = LOADERS[which](
             dataset,
             batch_size=batch_size,
             shuffle=True,
@@ -30,7 +41,7 @@ class TorchLoader:
             num_workers=num_workers,
             persistent_workers=True,
             prefetch_factor=prefetch,
-            multiprocessing_context="forkserver",
+            **more,
         )
         self._batches = self._endless()
 
@@ -41,14 +52,17 @@ class TorchLoader:
     def close(self) -> None:
         """End the workers."""
         self._batches.close()
+        if isinstance(self._loader, DataLoader):
+            self._loader.close()
+            return
         iterator = self._loader._iterator  # torch ends persistent workers only here, or when the object dies
         if iterator is not None:
-            iterator._shutdown_workers()  # type: ignore[attr-defined]  # of the multi-process iterator
+            iterator._shutdown_workers()
 
     def _endless(self) -> Generator[int, None, None]:
         while True:
-            for images, _ in self._loader:
-                yield len(images)
+            for batch in self._loader:
+                yield len(batch[0] if isinstance(batch, list) else batch)
 
 
 def tuned(

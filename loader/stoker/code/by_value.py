@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
+import pickle
 import sys
 import sysconfig
 import threading
 from collections import ChainMap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import cloudpickle
 
@@ -35,7 +36,7 @@ def dumps(value: Any) -> bytes:
 def dumps_registered(value: Any) -> bytes:
     """Like :func:`dumps`, inside :func:`users_modules_by_value`."""
     written = io.BytesIO()
-    _Pickler(written).dump(value)
+    Pickler(written, ships_modules=True).dump(value)
     return written.getvalue()
 
 
@@ -83,7 +84,9 @@ def _roots() -> tuple[Path, ...]:
     return tuple(Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
-def _refuse(file: io.TextIOWrapper) -> Any:
+def _reduce_file(file: io.TextIOWrapper) -> Any:
+    if file is sys.stdout or file is sys.stderr:
+        return cloudpickle.Pickler.dispatch_table[io.TextIOWrapper](file)
     raise TypeError(f"cannot pickle the open file {file.name!r}")
 
 
@@ -104,8 +107,23 @@ def fill_module(module: ModuleType, content: dict[str, Any]) -> None:
     vars(module).update(content)
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle carries no types
-    # cloudpickle would read a text file to its end and send that, and cannot send modules that form a ring
-    dispatch_table: ClassVar[Any] = ChainMap(
-        {io.TextIOWrapper: _refuse, ModuleType: _reduce_module}, cloudpickle.Pickler.dispatch_table
-    )
+# cloudpickle would read a text file to its end and send that, and cannot send modules that form a ring
+_BY_NAME: Final = ChainMap({io.TextIOWrapper: _reduce_file}, cloudpickle.Pickler.dispatch_table)
+_BY_VALUE: Final = ChainMap({ModuleType: _reduce_module}, _BY_NAME)
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle carries no types
+    """Pickles by value what no other process could import: what ``__main__`` and functions define.
+
+    ``ships_modules``: also the user's modules that are imported; inside :func:`users_modules_by_value`.
+    """
+
+    def __init__(
+        self,
+        file: Any,
+        *,
+        ships_modules: bool,
+        buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None,
+    ) -> None:
+        self.dispatch_table = _BY_VALUE if ships_modules else _BY_NAME
+        super().__init__(file, protocol=5, buffer_callback=buffer_callback)

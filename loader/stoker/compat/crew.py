@@ -53,12 +53,17 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A batch is there; ``state`` is the worker's after it, if the job wants states."""
+    """A batch is there; ``state`` is the worker's after it, if the job wants states.
+
+    ``knows_workers``: the worker's user code has called ``torch.utils.data.get_worker_info()`` since it got its
+    dataset.
+    """
 
     worker_index: int
     batch_index: int
     value: Any
     state: Any = None
+    knows_workers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +77,27 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The worker's iterable dataset has no more for this task, nor for later ones of this iteration."""
+    """The worker's iterable dataset has no more for this task, nor for later ones of this iteration.
+
+    ``knows_workers``: see :class:`Made`.
+    """
 
     worker_index: int
     batch_index: int
+    knows_workers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A worker died, or cannot be reached; what it had not made is lost. ``cause`` names it and says how it ended."""
+    """A worker died, or cannot be reached; what it had not made is lost. ``cause`` names it and says how it ended.
+
+    ``is_fault`` is False where none of its tasks is to blame: it left in good order, as a service's worker that drains,
+    or was not heard of any more. Another one takes its place.
+    """
 
     worker_index: int
     cause: str
+    is_fault: bool = True
 
 
 Event: TypeAlias = Made | Failed | Ended | Lost

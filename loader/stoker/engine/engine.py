@@ -73,8 +73,10 @@ class Engine:
         counters: Counters,
         tally: RetryTally,
         first_epoch: int,
+        num_allowed: int | None = None,
     ) -> None:
         self._limits = limits
+        self._num_allowed = num_allowed
         self._counters = counters
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
@@ -111,6 +113,17 @@ class Engine:
         if ticket.failure is not None:
             raise ticket.failure
         return ticket
+
+    def allow(self, num_batches: int) -> None:
+        """Let so many batches of the feed be started in all; there is no such bound where none was given at first."""
+        with self._room:
+            self._num_allowed = num_batches
+            self._room.notify()
+
+    def waits_for(self) -> tuple[str, str]:
+        """The stage that the next batch is in, and a text that says more."""
+        with self._lock:
+            return self._maker.waits_for(self._tickets.get(self._next_number))
 
     def close(self) -> None:
         """Stop all threads and let go of all memory; may be called again, and from any thread but the engine's."""
@@ -156,9 +169,9 @@ class Engine:
         try:
             self._made.get(timeout=max(left, 0.0))
         except queue.Empty:
-            with self._lock:
-                text = self._stall()
-            raise StallError(text) from None
+            stage, text = self.waits_for()
+            message = f"no batch within {self._limits.timeout_s:g} s (timeout_s): {stage}: {text}"
+            raise StallError(message) from None
 
     def _wake_consumer(self) -> None:
         if self._is_waited_for:
@@ -177,10 +190,6 @@ class Engine:
             self._counters.batches += 1
             self._counters.samples += ticket.batch.num_rows
             self._counters.bytes_made += ticket.batch.nbytes
-
-    def _stall(self) -> str:
-        stage, text = self._maker.waits_for(self._tickets.get(self._next_number))
-        return f"no batch within {self._limits.timeout_s:g} s (timeout_s): {stage}: {text}"
 
     # -- planner ------------------------------------------------------------------------------------------------------
 
@@ -222,6 +231,8 @@ class Engine:
 
     def _may_start(self) -> bool:
         if not self._planned or self._planned[0].num_missing:
+            return False
+        if self._num_allowed is not None and self._num_started >= self._num_allowed:
             return False
         fitting = self._limits.prefetch_bytes // self._batch_bytes if self._batch_bytes else 0
         return self._num_started - self._next_number < max(2, fitting)

@@ -6,9 +6,9 @@ import os
 import weakref
 from typing import Any
 
+from stoker import leaving
 from stoker.backends.registry import compile_ops
 from stoker.batch.pool import BufferPool
-from stoker.engine import leaving
 from stoker.engine.engine import Engine, Limits
 from stoker.engine.feed import Deal, Feed
 from stoker.engine.opening import open_data

@@ -7,7 +7,6 @@ import fcntl
 import mmap
 import os
 import threading
-import weakref
 from collections import deque
 from typing import Any, Final, Self
 
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from stoker.memory.block import Block, Ending, watch
 from stoker.memory.free_ranges import FreeRanges
 from stoker.memory.seal import TABLE_BYTES, Seals
 
@@ -43,8 +43,8 @@ class Arena:
         self._free.take(TABLE_BYTES)
         self.seals: Final = Seals(self._space)
         self._used_bytes = 0
-        self._lent: dict[int, _Return] = {}
-        self._returned: deque[_Return] = deque()  # appended to without the lock; see _Return
+        self._lent: dict[int, Ending] = {}
+        self._returned: deque[Ending] = deque()  # appended to without the lock; see Ending
 
     @classmethod
     def create(cls, max_bytes: int) -> Self:
@@ -92,9 +92,8 @@ class Arena:
             if start is None:
                 return None
             self._used_bytes += size
-        block = _Block(self._space, self._address + start, size)
-        ending = _Return(block, self._returned.append)
-        ending.start, ending.num_bytes = start, size
+        block = Block(self._space, self._address + start, size)
+        ending = watch(block, self._returned.append, start, size)
         self._lent[id(ending)] = ending
         return np.asarray(block)[:num_bytes]
 
@@ -116,8 +115,12 @@ class Arena:
 
     def offset_of(self, buffer: pa.Buffer) -> int | None:
         """Where in the file a buffer's bytes lie; None if they are not of it."""
-        start = int(buffer.address) - self._address
-        is_inside = buffer.size > 0 and 0 <= start <= len(self._space) - buffer.size
+        return self.offset_at(int(buffer.address), buffer.size)
+
+    def offset_at(self, address: int, num_bytes: int) -> int | None:
+        """Where in the file the bytes at an address of this process lie; None if they are not of it."""
+        start = address - self._address
+        is_inside = num_bytes > 0 and 0 <= start <= len(self._space) - num_bytes
         return start if is_inside else None
 
     def close(self) -> None:
@@ -126,32 +129,6 @@ class Arena:
             fd, self._fd = self._fd, -1
             if fd >= 0:
                 os.close(fd)
-
-
-class _Return(weakref.ref["_Block"]):
-    """Knows the range of a block, and goes to the arena's list of returned ones when the block ends.
-
-    That is done by ``deque.append``, so that no Python code runs wherever a batch is dropped; see the buffer pool.
-    """
-
-    __slots__ = ("num_bytes", "start")
-    start: int
-    num_bytes: int
-
-
-class _Block:
-    """The owner that NumPy sees at the end of every chain of views; keeps the mapping."""
-
-    __slots__ = ("__array_interface__", "__weakref__", "_space")
-
-    def __init__(self, space: NDArray[np.uint8], address: int, num_bytes: int) -> None:
-        self._space = space
-        self.__array_interface__: dict[str, Any] = {
-            "data": (address, False),
-            "shape": (num_bytes,),
-            "typestr": "|u1",
-            "version": 3,
-        }
 
 
 def _whole_pages(num_bytes: int) -> int:

@@ -1,4 +1,4 @@
-"""The end of what runs threads, when its owner is forgotten or the interpreter exits."""
+"""The end of what runs threads or processes, when its owner is forgotten or the interpreter exits."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import atexit
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
 class Closeable(Protocol):
-    """What owns threads, until it is closed; more than once does no harm."""
+    """What owns threads or processes, until it is closed; more than once does no harm."""
 
     def close(self) -> None: ...
 
 
 _open: weakref.WeakKeyDictionary[Closeable, tuple[tuple[Closeable, ...], int]] = weakref.WeakKeyDictionary()
+_last: list[Callable[[], None]] = []
 
 
 def close_later(owner: object, what: Closeable, *first: Closeable) -> weakref.finalize[Any, Any]:
@@ -27,6 +29,11 @@ def close_later(owner: object, what: Closeable, *first: Closeable) -> weakref.fi
     finalizer = weakref.finalize(owner, _hand_over, what, first, os.getpid())
     finalizer.atexit = False
     return finalizer
+
+
+def at_last(close: Callable[[], None]) -> None:
+    """Call ``close`` when this interpreter exits, after everything of :func:`close_later` is closed."""
+    _last.append(close)
 
 
 def _hand_over(what: Closeable, first: tuple[Closeable, ...], pid: int) -> None:
@@ -49,3 +56,5 @@ def _close_all() -> None:
     for what, (first, pid) in list(_open.items()):
         if os.getpid() == pid:
             _close(what, first)
+    for close in _last:
+        close()

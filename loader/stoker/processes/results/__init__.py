@@ -1,0 +1,1 @@
+"""A worker's results as bytes and memory."""
