@@ -36,6 +36,8 @@ class Patience:
         """How long to wait before asking again. Raises WorkerStallError when there is nothing left to wait for."""
         now_s = time.monotonic()
         waited_s = now_s - self._begun_s
+        if self._timeout_s <= 0 and waited_s < FIRST_WORD_S:
+            return FIRST_WORD_S - waited_s  # the usual case, which costs nothing
         if self._timeout_s > 0 and waited_s >= self._timeout_s:
             raise WorkerStallError(f"DataLoader timed out after {self._timeout_s} seconds; {self._waits_for()}")
         if waited_s >= self._next_word_s:
