@@ -14,7 +14,7 @@ from support.shards import make_shards
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"num_threads": 0}, {"read_bytes": -1}, {"prefetch_bytes": -1}, {"timeout_s": 0}, {"num_workers": 2}],
+    [{"num_threads": 0}, {"read_bytes": -1}, {"prefetch_bytes": -1}, {"timeout_s": 0}, {"num_workers": -1}],
     ids=str,
 )
 def test_an_impossible_limit_is_refused_by_its_name(tmp_path: Path, wrong: dict[str, Any]) -> None:

@@ -6,9 +6,10 @@ import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from stoker.compat import failures, seeds
+from stoker.compat import mismatch, seeds
 from stoker.compat.crew import Job, Task
 from stoker.errors import StateError
+from stoker.processes import failures
 
 _ITERATOR: Final = "iterator"
 _DATASET: Final = "dataset"
@@ -179,8 +180,17 @@ def _collated(job: Job, collate_fn: Collate, task: Task, samples: Any, which: Ca
     except StopIteration as error:
         raise _not_the_end(error, "collate_fn", f"collating {which()}") from error
     except Exception as error:
-        failures.add_note(error, f"collating {which()}")
+        failures.add_note(error, f"collating {which()}{_difference(job, task, samples)}")
         raise
+
+
+def _difference(job: Job, task: Task, samples: Any) -> str:
+    """Where the samples differ, if they do: torch's errors name neither field nor sample."""
+    if not job.auto_collation or not isinstance(samples, list) or not samples:
+        return ""
+    keys = range(len(samples)) if job.is_iterable else task.keys
+    found = mismatch.first_difference(samples, keys) if len(keys) == len(samples) else None
+    return f"; {found}" if found else ""
 
 
 def _seed(job: Job, task: Task, row: int) -> None:

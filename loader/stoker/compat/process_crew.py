@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from stoker import leaving
-from stoker.compat import failures, wire
+from stoker.compat import wire
 from stoker.compat.crew import Ended, Event, Failed, Job, Lost, Made, Task
 from stoker.compat.member import Member
 from stoker.compat.wire import Answer, Begin, Kind
 from stoker.errors import ClosedError
+from stoker.processes import failures
 from stoker.processes.channel import ChannelClosedError, Message, wait
 from stoker.processes.launch import StartMethod, WorkerProcess, close_all, launch_all
 from stoker.processes.lent import LentMemory

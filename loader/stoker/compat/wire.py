@@ -3,7 +3,7 @@
 The first byte of a message is its kind. What a trainer sends is a pickle behind that byte. What a worker sends::
 
     kind, 1 byte · flags, 1 byte · 2 bytes of nothing · run, 4 · batch_index, 8 · length of the value, 8 · 8 of nothing
-    the value: parts of stoker.processes.objects, or stoker.compat.failures
+    the value: parts of stoker.processes.objects, or stoker.processes.failures
     the state after it, pickled; nothing if none is wanted
 
 All numbers have the low byte first. The value starts at a multiple of 32 bytes, for those who read arrays in place.

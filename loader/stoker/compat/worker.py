@@ -18,12 +18,13 @@ import torch.utils.data
 from torch.utils.data._utils import worker as torch_worker
 
 from stoker.batch.pool import BufferPool
-from stoker.compat import collate, failures, seeds, wire
+from stoker.compat import collate, seeds, wire
 from stoker.compat.crew import Job, Task
 from stoker.compat.fetch import EndOfDataError, Fetcher, fetcher_of, shortened
 from stoker.compat.wire import Begin, Cargo, Kind
 from stoker.memory.arena import Arena
 from stoker.memory.malloc import keep_memory
+from stoker.processes import failures
 from stoker.processes.channel import Channel, ChannelClosedError, Message
 from stoker.processes.objects import Encoder
 from stoker.processes.payload import Opened, unpack

@@ -46,7 +46,8 @@ class WorkerProcess:
     def await_start(self, deadline_s: float) -> None:
         """Wait until it runs its program, or never will. Raises WorkerError if that is not known in time."""
         reports = self._reports
-        while not reports.is_ready and reports.failure is None and not reports.is_over:
+        # who forked it says that it started, and it itself that it is ready: the two may come in either order
+        while not (reports.is_ready and reports.pid) and reports.failure is None and not reports.is_over:
             if not reports.read(deadline_s - time.monotonic()):
                 raise WorkerError(f"{self._who()} did not start in time" + ", and is stopped" * self.is_stopped())
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from stoker.compat.failures import add_note, error_of, failure_of
+from stoker.processes.failures import add_note, error_of, failure_of
 
 
 class _TwoArgumentsError(Exception):
@@ -215,7 +215,7 @@ def test_deep_recursion_is_sent() -> None:
 def test_a_type_that_is_not_here_is_named() -> None:
     program = textwrap.dedent("""
         import sys, types
-        from stoker.compat.failures import failure_of
+        from stoker.processes.failures import failure_of
         module = types.ModuleType("only_there")
         exec("class Odd(Exception): pass", module.__dict__)
         sys.modules["only_there"] = module
@@ -231,7 +231,7 @@ def test_a_type_that_is_not_here_is_named() -> None:
 def test_a_class_of_the_other_sides_main_comes_by_value() -> None:
     program = textwrap.dedent("""
         import sys
-        from stoker.compat.failures import failure_of
+        from stoker.processes.failures import failure_of
         class Odd(ValueError):
             def __init__(self, a, b):
                 super().__init__(a)

@@ -1,0 +1,148 @@
+"""What a trainer and the worker processes of a pipeline say to each other."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from stoker.engine.engine import Limits
+from stoker.plan.resume import Position
+from stoker.processes.channel import Channel, Message
+from stoker.processes.failures import error_of, failure_of
+from stoker.processes.lent import LentMemory
+from stoker.processes.objects import Encoder, decode
+from stoker.ranks import Rank
+from stoker.supply import Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The first message to a worker; the pipeline comes with it, as the descriptor of a payload."""
+
+    worker_index: int
+    num_workers: int
+    rank: Rank
+    limits: Limits
+    arena_bytes: int
+    idle_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Make your share of the batches from ``position`` on, without its first ``num_skipped``; give up all else.
+
+    The first ``num_allowed`` of them may be made; the chunks of later ones may be read. ``returned`` are places in the
+    worker's arena that the trainer needs no longer.
+    """
+
+    run: int
+    position: Position
+    num_skipped: int
+    num_allowed: int
+    returned: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """So many batches since :class:`Begin` may be made in all."""
+
+    num_allowed: int
+    returned: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What does your next batch wait for?"""
+
+
+Order: TypeAlias = Setup | Begin | Allow | Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a worker has done since it started, and the part of :class:`stoker.engine.stats.Counters` it adds to."""
+
+    reads: int = 0
+    bytes_read: int = 0
+    read_s: float = 0.0
+    decode_s: float = 0.0
+    assemble_s: float = 0.0
+    retries: int = 0
+    throttled: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The data are open; what they are. The arena's descriptor comes with it, if there is one."""
+
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The next batch of the worker's share; ``ready_s`` is when its chunks were there, on the machine's clock."""
+
+    run: int
+    delivery: Delivery
+    ready_s: float
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The next batch cannot be made; the run ends. Without a run: the worker cannot work, and ends."""
+
+    run: int | None
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The stage that the next batch is in, and a text that says more."""
+
+    stage: str
+    text: str
+
+
+Report: TypeAlias = Ready | Made | Failed | Answer
+
+_PLAIN = b"P"
+_BATCH = b"B"
+
+
+def send_order(channel: Channel, order: Order, fds: tuple[int, ...] = ()) -> None:
+    """Trainer to worker."""
+    channel.send([pickle.dumps(order)], fds)
+
+
+def order_of(message: Message) -> Order:
+    """What :func:`send_order` sent."""
+    found: Order = pickle.loads(message.body)
+    return found
+
+
+def send_report(channel: Channel, report: Report, encoder: Encoder | None = None, fds: tuple[int, ...] = ()) -> None:
+    """Worker to trainer; the memory of a batch is held by the encoder until the trainer has returned it."""
+    match report:
+        case Made():
+            assert encoder is not None, "batches come after the arena"
+            channel.send([_BATCH, *encoder.encode(report)], fds)
+        case Failed():
+            channel.send([_PLAIN, pickle.dumps((report.run, failure_of(report.error, "in a worker process")))], fds)
+        case _:
+            channel.send([_PLAIN, pickle.dumps(report)], fds)
+
+
+def report_of(message: Message, memory: LentMemory | None) -> Report:
+    """What :func:`send_report` sent; the batch lies in ``memory``."""
+    body = message.body[1:]
+    found: Any = decode(body, memory) if message.body[:1] == _BATCH else pickle.loads(body)
+    if isinstance(found, tuple):
+        run, failure = found
+        return Failed(run, error_of(failure))
+    report: Report = found
+    return report
