@@ -49,7 +49,13 @@ MemoryOption = Annotated[
 ]
 ReadOption = Annotated[str | None, typer.Option(help="Room for chunks read ahead in one worker, such as 512MiB.")]
 AllowCodeOption = Annotated[
-    bool, typer.Option("--allow-code/--no-allow-code", help="Run users' functions that clients send.")
+    bool, typer.Option("--allow-code/--no-allow-code", help="Run users' functions and datasets that clients send.")
+]
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-processes", help="Processes for torch datasets in one worker; as many as its threads if not given."
+    ),
 ]
 DrainOption = Annotated[float, typer.Option(help="Seconds that a leaving worker gives its clients to move.")]
 ArenaOption = Annotated[

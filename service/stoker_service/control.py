@@ -107,6 +107,8 @@ def _worker(found: wire.WorkerStatus) -> WorkerStatus:
         rows_per_s=found.rows_per_s,
         queued_bytes=beat.queued_bytes,
         bad_samples=beat.bad_samples,
+        num_processes=beat.num_processes,
+        max_processes=worker.max_processes,
     )
 
 

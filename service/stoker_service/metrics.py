@@ -59,6 +59,10 @@ HELP: Mapping[str, str] = {
         "Share of the time that the trainer waited for batches, 0 to 1: on the dispatcher of late and of the trainer "
         "that waits most, at a trainer since its start. Above 0.01, see which stage is busy."
     ),
+    "stoker_dataset_processes": (
+        "Processes that fetch the samples of clients' torch datasets: on the dispatcher those of all workers. At its "
+        "limit (--max-processes of each worker), more loaders wait: start more workers."
+    ),
     # of a dispatcher; gauges where clients come and go, as sums over them would fall
     "stoker_workers": (
         "Workers by state: alive, draining (its lanes move away), dead (three beats missed, forgotten after a while). "
@@ -83,6 +87,12 @@ HELP: Mapping[str, str] = {
     # of a worker
     "stoker_sent_bytes": "Bytes of batches sent over the network; those shared through memory are not in it.",
     "stoker_arena_bytes": "Bytes of shared memory in use for batches.",
+    "stoker_dataset_batches": (
+        "Batches of torch datasets, made by the processes here; not in stoker_batches. rate() is batches per second."
+    ),
+    "stoker_payload_bytes": (
+        "Bytes of torch datasets, with their functions, that are kept here for processes that run or come."
+    ),
     # of a trainer
     "stoker_step_wait_seconds": (
         "What one step waited for its batch: rate(_sum) / rate(_count). Without the first batch after a start, see "
@@ -139,6 +149,7 @@ def dispatcher_families(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("stoker_lanes", sum({job.job.key.pipeline: job.job.num_lanes for job in snapshot.jobs}.values()))
     yield _gauge("stoker_streams", sum(beat.num_streams for beat in beats))
     yield _gauge("stoker_queued_bytes", sum(beat.queued_bytes for beat in beats))
+    yield _gauge("stoker_dataset_processes", sum(beat.num_processes for beat in beats))
     yield _gauge("stoker_made_rows_per_second", sum(worker.rows_per_s for worker in workers))
     yield _gauge("stoker_taken_rows_per_second", sum(client.rows_per_s for client in clients))
     yield _gauge("stoker_starved_ratio", max((client.starved_fraction for client in clients), default=0.0))
@@ -159,6 +170,9 @@ def worker_families(numbers: WorkerStats) -> Iterator[Metric]:
     yield _gauge("stoker_streams", numbers.num_streams)
     yield _gauge("stoker_lanes", numbers.num_lanes)
     yield _gauge("stoker_arena_bytes", numbers.bytes_in_arena)
+    yield _gauge("stoker_dataset_processes", numbers.num_processes)
+    yield _gauge("stoker_payload_bytes", numbers.payload_bytes)
+    yield _counter("stoker_dataset_batches", numbers.dataset_batches)
     yield _counter("stoker_batches", numbers.batches)
     yield _counter("stoker_rows", numbers.rows)
     yield _counter("stoker_sent_bytes", numbers.bytes_sent)

@@ -71,7 +71,8 @@ class WorkerOptions:
         memory_bytes: batches made and in the making, at most, beyond what the next ones need.
         read_bytes: chunks held and read ahead, at most, beyond what the next batches need; None means as the engine
             chooses for the lanes it has.
-        allow_code: run users' functions that clients send.
+        allow_code: run users' functions and datasets that clients send.
+        max_processes: processes for torch datasets, at most; as many as ``num_threads`` if None.
         drain_s: seconds that a draining worker gives its clients to move, at most.
         arena: share batches with clients on this machine through memory.
         worker_id: its name, unique in the service; a random one if None.
@@ -86,6 +87,7 @@ class WorkerOptions:
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     read_bytes: int | None = None
     allow_code: bool = False
+    max_processes: int | None = None
     drain_s: float = DEFAULT_DRAIN_S
     arena: bool = True
     worker_id: str | None = None
@@ -99,6 +101,7 @@ class WorkerOptions:
         _check_advertised(self.advertise)
         _check_threads(self.num_threads)
         _check_memory(self.memory_bytes, self.read_bytes)
+        _check_processes(self.max_processes)
         _check_seconds("drain_s", self.drain_s, least=0.0)
         if self.worker_id is not None and not _WORKER_ID.fullmatch(self.worker_id):
             raise SpecError(
@@ -111,6 +114,13 @@ class WorkerOptions:
     def address(self) -> Address:
         """The dispatcher's address."""
         return addresses.parse(self.dispatcher, option="dispatcher")
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes for torch datasets it may have."""
+        if not self.allow_code:
+            return 0
+        return self.num_threads if self.max_processes is None else self.max_processes
 
     @property
     def reached_host(self) -> str:
@@ -131,7 +141,7 @@ class UpOptions:
             interfaces, the one that faces the outside.
         num_threads: decoding threads of each worker; None means that the workers share the cores.
         memory_bytes: as in :class:`WorkerOptions`, of each worker.
-        read_bytes, allow_code, drain_s, arena: the workers'.
+        read_bytes, allow_code, max_processes, drain_s, arena: the workers'.
         engine: what runs them: child processes, or actors of a Ray cluster.
         http_host, http_port: as in :class:`DispatcherOptions`; worker ``i`` has the port ``http_port + 1 + i``, from 0,
             or at a free port if it is 0.
@@ -148,6 +158,7 @@ class UpOptions:
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     read_bytes: int | None = None
     allow_code: bool = False
+    max_processes: int | None = None
     drain_s: float = DEFAULT_DRAIN_S
     arena: bool = True
     engine: Engine = "processes"
@@ -170,6 +181,7 @@ class UpOptions:
         if self.num_threads is not None:
             _check_threads(self.num_threads)
         _check_memory(self.memory_bytes, self.read_bytes)
+        _check_processes(self.max_processes)
         _check_seconds("drain_s", self.drain_s, least=0.0)
         _check_http(self.http_host, self.http_port)
         if self.http_port and self.http_port + self.num_workers > 65535:
@@ -198,7 +210,7 @@ class UpOptions:
 
     def for_worker(self, index: int, dispatcher: Address) -> WorkerOptions:
         """The options of worker ``index`` of this service, whose dispatcher has been found to listen there."""
-        shared = ("host", "memory_bytes", "read_bytes", "allow_code", "drain_s", "arena", "http_host")
+        shared = ("host", "memory_bytes", "read_bytes", "allow_code", "max_processes", "drain_s", "arena", "http_host")
         named = {name: getattr(self, name) for name in shared}
         near = Address(LOOPBACK, dispatcher.port) if self.host in WILDCARDS else dispatcher
         http_port = self.http_port + 1 + index if self.http_port else self.http_port
@@ -260,6 +272,11 @@ def _check_seconds(name: str, value: float, *, least: float, most: float = 86_40
 def _check_threads(num_threads: int) -> None:
     if not 1 <= num_threads <= 1024:
         raise SpecError(f"num_threads={num_threads}: expected 1 to 1024; this machine has {_num_cores()} cores")
+
+
+def _check_processes(max_processes: int | None) -> None:
+    if max_processes is not None and not 0 <= max_processes <= 4096:
+        raise SpecError(f"max_processes={max_processes}: expected 0 to 4096; 0 for no torch datasets")
 
 
 def _check_memory(memory_bytes: int, read_bytes: int | None) -> None:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A worker; ``state`` is alive, draining or dead, ``silent_s`` the seconds since its last beat."""
+    """A worker; ``state`` is alive, draining or dead, ``silent_s`` the seconds since its last beat.
+
+    ``num_processes`` of at most ``max_processes`` run for torch datasets.
+    """
 
     worker_id: str
     location: str
@@ -29,6 +32,8 @@ class WorkerStatus:
     rows_per_s: float
     queued_bytes: int
     bad_samples: int
+    num_processes: int = 0
+    max_processes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,7 @@ def num_bytes(value: float) -> str:
 def _workers(status: ServiceStatus) -> Table:
     from rich.text import Text
 
-    table = _table("worker", "state", "silent>", "lanes>", "rows/s>", "queued>", "where")
+    table = _table("worker", "state", "silent>", "lanes>", "processes>", "rows/s>", "queued>", "where")
     colours = {"alive": "green", "draining": "yellow", "dead": "red"}
     for worker in status.workers:
         table.add_row(
@@ -147,6 +152,7 @@ def _workers(status: ServiceStatus) -> Table:
             Text(worker.state, colours.get(worker.state, "")),
             seconds(worker.silent_s),
             str(worker.num_lanes),
+            f"{worker.num_processes} of {worker.max_processes}" if worker.max_processes else "–",
             "–" if worker.state == "dead" else f"{worker.rows_per_s:,.0f}",
             "–" if worker.state == "dead" else num_bytes(worker.queued_bytes),
             worker.location,

@@ -117,7 +117,9 @@ def _compare(ours: Seen, theirs: Seen) -> None:
 def first_difference(ours: Any, theirs: Any, where: str) -> str | None:
     """Where two descriptions differ first, for people; None if they do not."""
     if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple) and len(ours) == len(theirs):
-        found = (first_difference(*pair, f"{where}[{index}]") for index, pair in enumerate(zip(ours, theirs, strict=True)))
+        found = (
+            first_difference(*pair, f"{where}[{index}]") for index, pair in enumerate(zip(ours, theirs, strict=True))
+        )
         return next((difference for difference in found if difference), None)
     return None if ours == theirs else f"{where}: {str(ours)[:2000]}\nand with torch's: {str(theirs)[:2000]}"
 
@@ -145,7 +147,7 @@ def _chance_now() -> tuple[str, str, str]:
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-def described(value: Any) -> Any:
+def described(value: Any) -> Any:  # noqa: PLR0911  # a case a line reads best
     """A value as plain lists, names and bytes: equal exactly when container types, dtypes, strides and bits are."""
     match value:
         case torch.Tensor():

@@ -30,7 +30,7 @@ from stoker.processes.launch import StartMethod, warm
 T_co = TypeVar("T_co", covariant=True)
 Method = Literal["multiprocessing", "thread", "auto"]
 Replicas = Literal["once", "torch"]
-_DEFAULT_AT_SERVICE: Final = 4
+_DEFAULT_AT_SERVICE: Final = 2
 
 
 class DataLoader(torch.utils.data.DataLoader[T_co]):
@@ -43,7 +43,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     Args:
         dataset, batch_size, shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, worker_init_fn,
             generator, prefetch_factor, pin_memory_device, in_order: see torch.
-        num_workers: as in torch; ``"auto"``: one for each core, and ``worker_method="auto"``.
+        num_workers: as in torch; ``"auto"``: one for each core, and ``worker_method="auto"``. With ``service``:
+            processes there, 2 unless told otherwise.
         timeout: seconds for one batch. With 0 a worker that does nothing for 300 s, or that works for an hour, ends the
             wait with an error, and what is waited for is in the log long before.
         multiprocessing_context: ``"forkserver"`` (the default, a server of our own), ``"spawn"``, or ``"fork"``, which
@@ -144,9 +145,13 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             return super()._get_iterator()  # what torch does with its own graphs of pipes stays torch's
         if self.num_workers == 0:
             return LocalIterator(self)
-        if self.service is None:
-            self.check_worker_number_rationality()
+        self.check_worker_number_rationality()
         return WorkerIterator(self, self._free_crew())
+
+    def check_worker_number_rationality(self) -> None:
+        """torch's warning about more workers than cores; a service's workers are not of this machine."""
+        if self.service is None:
+            super().check_worker_number_rationality()
 
     def _free_crew(self) -> Crew:
         """A crew that no iteration uses: several iterations at once have one each."""
@@ -232,6 +237,17 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             for crew in list(self._crews):
                 crew.close()
         self._idle.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the workers and what they are at: a copy of a loader has its own."""
+        own = {"_idle", "_crews", "_pid", "_progress", "_iterator", "_times"}
+        return {name: value for name, value in vars(self).items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        vars(self).update(
+            _idle=deque(), _crews=weakref.WeakSet(), _pid=os.getpid(), _progress=None, _iterator=None, _times=Times()
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.compat.fetch import shortened
+from stoker.compat.wire import in_hand_text
 from stoker.processes.launch import WorkerProcess
 from stoker.processes.lent import LentMemory
 
@@ -34,33 +34,26 @@ class Member:
         ending = self.process.ending(ending_s) or "hung up"
         self.is_lost = True
         self.process.close(deadline_s)
-        return f"{self} {ending}{self._with_tasks()}"
+        return f"{self} {ending}{in_hand_text(self.in_hand)}"
 
     def doing(self) -> str:
         """What it does, as far as can be told."""
         if self.is_lost:
             return f"{self} is gone"
+        doing = in_hand_text(self.in_hand)
         ending = self.process.ending()
         if ending is not None:
-            return f"{self} {ending}{self._with_tasks()}"
-        is_idle = not self.in_hand
-        stack = None if is_idle or self.process.is_stopped() else self.process.stack()
-        if stack is not None:
-            return f"{self}{self._with_tasks()}, is here:\n{stack}"
+            return f"{self} {ending}{doing}"
         if self.process.is_stopped():
-            return f"{self} is stopped, by SIGSTOP or a debugger{self._with_tasks()}"
-        return f"{self} has nothing to do" if is_idle else f"{self}{self._with_tasks()}, does not say where it is"
+            return f"{self} is stopped, by SIGSTOP or a debugger{doing}"
+        if not self.in_hand:
+            return f"{self} has nothing to do"
+        stack = self.process.stack()
+        if stack is None:  # it may have been stopped meanwhile
+            return f"{self} does not say where it is{', since it is stopped' * self.process.is_stopped()}{doing}"
+        return f"{self}{doing}, is here:\n{stack}"
 
     def is_active(self) -> bool:
         """Whether it has used the processor since the last call; True where that cannot be told."""
         before, self._cpu_s = self._cpu_s, self.process.cpu_s()
         return before is None or self._cpu_s is None or self._cpu_s != before
-
-    def _with_tasks(self) -> str:
-        if not self.in_hand:
-            return ", with nothing in hand"
-        batch_index, keys = next(iter(self.in_hand.items()))
-        is_iterable = keys is None or (isinstance(keys, list) and all(key is None for key in keys))
-        samples = "" if is_iterable else f" (samples {shortened(keys)})"
-        more = len(self.in_hand) - 1
-        return f", with batch {batch_index}{samples} in hand{f' and {more} more to do' if more else ''}"

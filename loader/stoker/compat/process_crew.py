@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -12,15 +11,14 @@ from typing import Any, Final
 
 from stoker import leaving
 from stoker.compat import wire
-from stoker.compat.crew import Ended, Event, Failed, Job, Lost, Made, Task
+from stoker.compat.crew import Event, Job, Lost, Task
 from stoker.compat.member import Member
-from stoker.compat.wire import Answer, Begin, Kind
+from stoker.compat.wire import Begin, Kind
 from stoker.errors import ClosedError
-from stoker.processes import failures
 from stoker.processes.channel import ChannelClosedError, Message, wait
 from stoker.processes.launch import StartMethod, WorkerProcess, close_all, launch_all
 from stoker.processes.lent import LentMemory
-from stoker.processes.objects import decode, inlined
+from stoker.processes.objects import inlined
 from stoker.processes.payload import Payload, fingerprint, pack
 
 _PROGRAM: Final = "stoker.compat.worker:main"  # not imported here: what it imports is the workers' own
@@ -212,11 +210,7 @@ class ProcessCrew:
                 inlined(answer.value, member.memory)  # gives its memory back
             return None
         member.in_hand.pop(answer.batch_index, None)
-        if answer.kind is Kind.MADE:
-            return _made(member, answer)
-        if answer.kind is Kind.ENDED:
-            return Ended(member.worker_index, answer.batch_index, knows_workers=answer.asked)
-        return Failed(member.worker_index, answer.batch_index, failures.error_of(answer.value))
+        return wire.event_of(answer, member.memory, member.worker_index, str(member))
 
 
 class _Staff:
@@ -259,16 +253,6 @@ class _Staff:
         payload, self._payload = self._payload, None
         if payload is not None:
             payload.close()
-
-
-def _made(member: Member, answer: Answer) -> Event:
-    try:
-        value = decode(answer.value, member.memory)
-        state = pickle.loads(answer.state) if answer.state else None
-    except Exception as error:  # noqa: BLE001  # a user's __setstate__ may raise anything; a module may be missing here
-        failures.add_note(error, f"batch {answer.batch_index} of {member} cannot be read in the trainer")
-        return Failed(member.worker_index, answer.batch_index, error)
-    return Made(member.worker_index, answer.batch_index, value, state, knows_workers=answer.asked)
 
 
 def _state_for(index: int, job: Job) -> Any:

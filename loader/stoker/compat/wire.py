@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import cloudpickle
 
-from stoker.compat.crew import Job, Task
+from stoker.compat.crew import Ended, Event, Failed, Job, Made, Task
+from stoker.compat.fetch import shortened
+from stoker.processes import failures
+from stoker.processes.lent import LentMemory
+from stoker.processes.objects import decode
 
 Parts: TypeAlias = list[bytes | memoryview]
 
@@ -109,7 +113,8 @@ def kind_of(body: memoryview) -> Kind:
 def begin_message(begin: Begin) -> Parts:
     """The message of a :class:`Begin`, whose job may have its cargo still."""
     job = replace(begin.job, dataset=None, collate_fn=_left_out, worker_init_fn=None, states=())
-    return [bytes([Kind.BEGIN]) + cloudpickle.dumps(replace(begin, job=job))]
+    state = cloudpickle.dumps(begin.state)
+    return [bytes([Kind.BEGIN]) + pickle.dumps(replace(begin, job=job, state=state))]
 
 
 def task_message(run: int, task: Task, released: Sequence[int]) -> Parts:
@@ -124,7 +129,7 @@ def release_message(released: Sequence[int]) -> Parts:
 
 
 def begin_of(body: memoryview) -> Begin:
-    """See :func:`begin_message`."""
+    """See :func:`begin_message`. The state is a pickle still: users' code reads it."""
     begin: Begin = pickle.loads(body[1:])
     return begin
 
@@ -157,6 +162,33 @@ def answer_of(body: memoryview) -> Answer:
     kind, flags, run, batch_index, num_bytes = _HEAD.unpack_from(body)
     end = _HEAD.size + num_bytes
     return Answer(_KINDS[kind], run, batch_index, bool(flags & _ASKED), body[_HEAD.size : end], body[end:])
+
+
+def event_of(answer: Answer, memory: LentMemory | None, worker_index: int, who: str) -> Event:
+    """What an answer tells. ``who`` made it, for the text of an error in reading it."""
+    match answer.kind:
+        case Kind.FAILED:
+            return Failed(worker_index, answer.batch_index, failures.error_of(answer.value))
+        case Kind.ENDED:
+            return Ended(worker_index, answer.batch_index, knows_workers=answer.asked)
+    try:
+        value = decode(answer.value, memory)
+        state = pickle.loads(answer.state) if answer.state else None
+    except Exception as error:  # noqa: BLE001  # a user's __setstate__ may raise anything; a module may be missing here
+        failures.add_note(error, f"batch {answer.batch_index} of {who} cannot be read in the trainer")
+        return Failed(worker_index, answer.batch_index, error)
+    return Made(worker_index, answer.batch_index, value, state, knows_workers=answer.asked)
+
+
+def in_hand_text(in_hand: Mapping[int, Any]) -> str:
+    """What a worker has in hand, batch by batch its keys, for messages."""
+    if not in_hand:
+        return ", with nothing in hand"
+    batch_index, keys = next(iter(in_hand.items()))
+    is_iterable = keys is None or (isinstance(keys, list) and all(key is None for key in keys))
+    samples = "" if is_iterable else f" (samples {shortened(keys)})"
+    more = len(in_hand) - 1
+    return f", with batch {batch_index}{samples} in hand{f' and {more} more to do' if more else ''}"
 
 
 def _is_plain(keys: Any) -> bool:

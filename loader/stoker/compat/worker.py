@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pickle
 from collections import deque
 from dataclasses import replace
 from typing import Any, Final
@@ -129,7 +130,7 @@ class _Worker:
             job = wire.with_cargo(job, self._cargo())
             _start(job, self._worker_index)
             self._job = job
-        self._fetcher = fetcher_of(job, job.dataset, job.collate_fn, begin.state)
+        self._fetcher = fetcher_of(job, job.dataset, job.collate_fn, pickle.loads(begin.state))
 
     def _forget(self) -> None:
         """The old data go before the new ones come."""

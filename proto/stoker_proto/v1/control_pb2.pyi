@@ -46,7 +46,7 @@ class HelloResponse(_message.Message):
     def __init__(self, version: _Optional[_Union[Version, _Mapping]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., beat_ms: _Optional[int] = ..., dispatcher_id: _Optional[str] = ...) -> None: ...
 
 class Worker(_message.Message):
-    __slots__ = ("worker_id", "location", "host_id", "num_threads", "allows_code", "pid", "release")
+    __slots__ = ("worker_id", "location", "host_id", "num_threads", "allows_code", "pid", "release", "max_processes")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class Worker(_message.Message):
     ALLOWS_CODE_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
+    MAX_PROCESSES_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     location: str
     host_id: str
@@ -61,7 +62,8 @@ class Worker(_message.Message):
     allows_code: bool
     pid: int
     release: str
-    def __init__(self, worker_id: _Optional[str] = ..., location: _Optional[str] = ..., host_id: _Optional[str] = ..., num_threads: _Optional[int] = ..., allows_code: bool = ..., pid: _Optional[int] = ..., release: _Optional[str] = ...) -> None: ...
+    max_processes: int
+    def __init__(self, worker_id: _Optional[str] = ..., location: _Optional[str] = ..., host_id: _Optional[str] = ..., num_threads: _Optional[int] = ..., allows_code: bool = ..., pid: _Optional[int] = ..., release: _Optional[str] = ..., max_processes: _Optional[int] = ...) -> None: ...
 
 class RegisterWorkerRequest(_message.Message):
     __slots__ = ("worker",)
@@ -86,20 +88,22 @@ class WorkerJob(_message.Message):
     def __init__(self, pipeline: _Optional[str] = ..., rows: _Optional[int] = ..., decode_s: _Optional[float] = ..., lanes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class WorkerBeatRequest(_message.Message):
-    __slots__ = ("worker_id", "jobs", "is_draining", "num_streams", "queued_bytes", "bad_samples")
+    __slots__ = ("worker_id", "jobs", "is_draining", "num_streams", "queued_bytes", "bad_samples", "num_processes")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     IS_DRAINING_FIELD_NUMBER: _ClassVar[int]
     NUM_STREAMS_FIELD_NUMBER: _ClassVar[int]
     QUEUED_BYTES_FIELD_NUMBER: _ClassVar[int]
     BAD_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    NUM_PROCESSES_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     jobs: _containers.RepeatedCompositeFieldContainer[WorkerJob]
     is_draining: bool
     num_streams: int
     queued_bytes: int
     bad_samples: int
-    def __init__(self, worker_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[WorkerJob, _Mapping]]] = ..., is_draining: bool = ..., num_streams: _Optional[int] = ..., queued_bytes: _Optional[int] = ..., bad_samples: _Optional[int] = ...) -> None: ...
+    num_processes: int
+    def __init__(self, worker_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[WorkerJob, _Mapping]]] = ..., is_draining: bool = ..., num_streams: _Optional[int] = ..., queued_bytes: _Optional[int] = ..., bad_samples: _Optional[int] = ..., num_processes: _Optional[int] = ...) -> None: ...
 
 class WorkerBeatResponse(_message.Message):
     __slots__ = ("is_known", "should_drain", "should_stop", "is_last")

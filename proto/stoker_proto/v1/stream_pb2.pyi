@@ -51,7 +51,7 @@ class Description(_message.Message):
     def __init__(self, progress: _Optional[str] = ..., dataset: _Optional[str] = ..., num_samples: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class StreamRequest(_message.Message):
-    __slots__ = ("version", "pipeline", "dataset", "epoch", "ranges", "batch_size", "num_lanes", "tail", "batch_start", "batch_stop", "batch_stride", "client_id", "job_name", "takes_arena", "slice_bytes")
+    __slots__ = ("version", "pipeline", "dataset", "epoch", "ranges", "batch_size", "num_lanes", "tail", "batch_start", "batch_stop", "batch_stride", "client_id", "job_name", "takes_arena", "slice_bytes", "process")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PIPELINE_FIELD_NUMBER: _ClassVar[int]
     DATASET_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class StreamRequest(_message.Message):
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
     TAKES_ARENA_FIELD_NUMBER: _ClassVar[int]
     SLICE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     version: _control_pb2.Version
     pipeline: Pipeline
     dataset: str
@@ -82,7 +83,58 @@ class StreamRequest(_message.Message):
     job_name: str
     takes_arena: bool
     slice_bytes: int
-    def __init__(self, version: _Optional[_Union[_control_pb2.Version, _Mapping]] = ..., pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., dataset: _Optional[str] = ..., epoch: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ..., batch_size: _Optional[int] = ..., num_lanes: _Optional[int] = ..., tail: _Optional[str] = ..., batch_start: _Optional[int] = ..., batch_stop: _Optional[int] = ..., batch_stride: _Optional[int] = ..., client_id: _Optional[str] = ..., job_name: _Optional[str] = ..., takes_arena: bool = ..., slice_bytes: _Optional[int] = ...) -> None: ...
+    process: ProcessRequest
+    def __init__(self, version: _Optional[_Union[_control_pb2.Version, _Mapping]] = ..., pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., dataset: _Optional[str] = ..., epoch: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ..., batch_size: _Optional[int] = ..., num_lanes: _Optional[int] = ..., tail: _Optional[str] = ..., batch_start: _Optional[int] = ..., batch_stop: _Optional[int] = ..., batch_stride: _Optional[int] = ..., client_id: _Optional[str] = ..., job_name: _Optional[str] = ..., takes_arena: bool = ..., slice_bytes: _Optional[int] = ..., process: _Optional[_Union[ProcessRequest, _Mapping]] = ...) -> None: ...
+
+class ProcessRequest(_message.Message):
+    __slots__ = ("job", "lane", "python")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    lane: int
+    python: str
+    def __init__(self, job: _Optional[str] = ..., lane: _Optional[int] = ..., python: _Optional[str] = ...) -> None: ...
+
+class Order(_message.Message):
+    __slots__ = ("begin", "fetch", "slice", "heartbeat")
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    FETCH_FIELD_NUMBER: _ClassVar[int]
+    SLICE_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    begin: Begin
+    fetch: Fetch
+    slice: Slice
+    heartbeat: Heartbeat
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., slice: _Optional[_Union[Slice, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+
+class Begin(_message.Message):
+    __slots__ = ("words", "payload", "payload_bytes", "run")
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    words: bytes
+    payload: str
+    payload_bytes: int
+    run: int
+    def __init__(self, words: _Optional[bytes] = ..., payload: _Optional[str] = ..., payload_bytes: _Optional[int] = ..., run: _Optional[int] = ...) -> None: ...
+
+class Fetch(_message.Message):
+    __slots__ = ("words", "num_rows", "run", "batch_index")
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    NUM_ROWS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    words: bytes
+    num_rows: int
+    run: int
+    batch_index: int
+    def __init__(self, words: _Optional[bytes] = ..., num_rows: _Optional[int] = ..., run: _Optional[int] = ..., batch_index: _Optional[int] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("num_batches", "num_copied")
@@ -93,26 +145,34 @@ class Credit(_message.Message):
     def __init__(self, num_batches: _Optional[int] = ..., num_copied: _Optional[int] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("beat", "batch", "slice", "error", "leaving")
+    __slots__ = ("beat", "batch", "slice", "error", "leaving", "wanted", "full", "died")
     BEAT_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    DIED_FIELD_NUMBER: _ClassVar[int]
     beat: Beat
     batch: BatchBegin
     slice: Slice
     error: Error
     leaving: Leaving
-    def __init__(self, beat: _Optional[_Union[Beat, _Mapping]] = ..., batch: _Optional[_Union[BatchBegin, _Mapping]] = ..., slice: _Optional[_Union[Slice, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., leaving: _Optional[_Union[Leaving, _Mapping]] = ...) -> None: ...
+    wanted: Wanted
+    full: Full
+    died: Died
+    def __init__(self, beat: _Optional[_Union[Beat, _Mapping]] = ..., batch: _Optional[_Union[BatchBegin, _Mapping]] = ..., slice: _Optional[_Union[Slice, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., leaving: _Optional[_Union[Leaving, _Mapping]] = ..., wanted: _Optional[_Union[Wanted, _Mapping]] = ..., full: _Optional[_Union[Full, _Mapping]] = ..., died: _Optional[_Union[Died, _Mapping]] = ...) -> None: ...
 
 class Beat(_message.Message):
-    __slots__ = ("waits_for", "text")
+    __slots__ = ("waits_for", "text", "cpu_s")
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    CPU_S_FIELD_NUMBER: _ClassVar[int]
     waits_for: str
     text: str
-    def __init__(self, waits_for: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+    cpu_s: float
+    def __init__(self, waits_for: _Optional[str] = ..., text: _Optional[str] = ..., cpu_s: _Optional[float] = ...) -> None: ...
 
 class Slice(_message.Message):
     __slots__ = ()
@@ -121,6 +181,26 @@ class Slice(_message.Message):
 class Leaving(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Wanted(_message.Message):
+    __slots__ = ("payload",)
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    payload: str
+    def __init__(self, payload: _Optional[str] = ...) -> None: ...
+
+class Full(_message.Message):
+    __slots__ = ("num_processes",)
+    NUM_PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    num_processes: int
+    def __init__(self, num_processes: _Optional[int] = ...) -> None: ...
+
+class Died(_message.Message):
+    __slots__ = ("text", "pid")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    pid: int
+    def __init__(self, text: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class BatchBegin(_message.Message):
     __slots__ = ("batch_index", "num_bytes", "pieces", "bad", "num_filtered", "conversions", "wait_storage_s", "wait_decode_s", "seal")

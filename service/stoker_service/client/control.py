@@ -137,6 +137,13 @@ class Control:
             self._reported.add(owner.worker_id)
             self._mail.put(_Report(owner, reason))
 
+    def workers(self) -> list[wire.WorkerStatus]:
+        """All workers that the dispatcher knows, as of now; none if it does not answer within ``CALL_S``."""
+        try:
+            return list(self._stub.Status(wire.StatusRequest(), timeout=CALL_S).workers)
+        except (grpc.RpcError, ValueError):  # ValueError: the channel was closed
+            return []
+
     def kick(self) -> None:
         """Ask for the owners now rather than at the next beat."""
         self._mail.put(_Kick())

@@ -9,9 +9,9 @@ import time
 import uuid
 from typing import Any, Final
 
-from stoker.engine import leaving
+from stoker import leaving
 from stoker.engine.feed import Deal
-from stoker.errors import ClosedError, SampleError, SpecError, StallError, StokerError
+from stoker.errors import ClosedError, SampleError, SpecError, StallError
 from stoker.pipeline import Pipeline
 from stoker.plan.resume import Position
 from stoker.ranks import Rank
@@ -19,6 +19,7 @@ from stoker.state import OrderIdentity, identity
 from stoker.supply import Delivery, SupplyOptions
 from stoker_proto.v1 import stream_pb2 as wire
 from stoker_service import addresses, versions
+from stoker_service.client import forks
 from stoker_service.client.arenas import Peers
 from stoker_service.client.control import Control, JobIdentity, Progress
 from stoker_service.client.flow import Flow, Means
@@ -43,8 +44,6 @@ _log = logging.getLogger("stoker")
 CLOSE_S: Final = 1.5
 """How long closing waits for threads; what has not ended by then is a daemon."""
 
-_grpc_pid = 0  # the process that used gRPC first: a fork of it cannot use it again
-
 
 def open_session(url: str, pipeline: Pipeline, rank: Rank, options: SupplyOptions) -> Session:
     """Open the supply of one rank. A :class:`stoker.supply.OpenSupply`.
@@ -57,7 +56,7 @@ def open_session(url: str, pipeline: Pipeline, rank: Rank, options: SupplyOption
     _check_options(options)
     pipeline = with_absolute_paths(pipeline)
     message = pack(pipeline)
-    _check_fork()
+    forks.check()
     client_id = uuid.uuid4().hex
     job = JobIdentity(
         pipeline=message.fingerprint,
@@ -130,7 +129,9 @@ class Session:
     def next(self, position: Position) -> Delivery:
         """See :class:`stoker.supply.Supply`."""
         if os.getpid() != self._pid:
-            raise ClosedError(f"this loader belongs to process {self._pid}, whose connections a fork lacks; {_FORK}")
+            raise ClosedError(
+                f"this loader belongs to process {self._pid}, whose connections a fork lacks; {forks.REMEDY}"
+            )
         flow, is_first = self._core.flow, False
         if flow is None or self._at is None or self._at != position:
             flow, is_first = self._core.start_at(position), True
@@ -274,23 +275,6 @@ class _Core:
             flow.close(deadline_s)
         self._means.control.close(deadline_s)
         self._means.peers.close()
-
-
-_FORK: Final = (
-    "make the loader in the child, before this process opens one, or start children with "
-    'multiprocessing.get_context("spawn")'
-)
-
-
-def _check_fork() -> None:
-    """Raise StokerError in a fork of a process that has used gRPC, where its calls would hang."""
-    global _grpc_pid  # noqa: PLW0603  # gRPC itself is one for each process
-    _grpc_pid = _grpc_pid or os.getpid()
-    if _grpc_pid != os.getpid():
-        raise StokerError(
-            f"process {os.getpid()} is a fork of process {_grpc_pid}, which has used a service: gRPC does not work in "
-            f"such a fork; {_FORK}"
-        )
 
 
 def _check_options(options: SupplyOptions) -> None:

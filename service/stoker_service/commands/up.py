@@ -23,6 +23,7 @@ def up(
     memory_bytes: arguments.MemoryOption = arguments.DEFAULT_MEMORY,
     read_bytes: arguments.ReadOption = None,
     allow_code: arguments.AllowCodeOption = False,
+    max_processes: arguments.ProcessesOption = None,
     drain_s: arguments.DrainOption = options.DEFAULT_DRAIN_S,
     arena: arguments.ArenaOption = True,
     engine: Annotated[
@@ -53,6 +54,7 @@ def up(
         memory_bytes=arguments.size(memory_bytes, "--memory-bytes"),
         read_bytes=arguments.size(read_bytes, "--read-bytes"),
         allow_code=allow_code,
+        max_processes=max_processes,
         drain_s=drain_s,
         arena=arena,
         engine=engine,

@@ -35,6 +35,7 @@ class WorkerBeat:
     num_streams: int = 0
     queued_bytes: int = 0
     bad_samples: int = 0
+    num_processes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

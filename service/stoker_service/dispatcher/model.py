@@ -46,6 +46,7 @@ class Worker:
     allows_code: bool = False
     pid: int = 0
     release: str = ""
+    max_processes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

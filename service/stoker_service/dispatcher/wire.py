@@ -32,6 +32,7 @@ def worker_registered(request: pb.RegisterWorkerRequest) -> WorkerRegistered:
         sent.allows_code,
         sent.pid,
         sent.release,
+        sent.max_processes,
     )
     return WorkerRegistered(worker)
 
@@ -44,6 +45,7 @@ def worker_beat(request: pb.WorkerBeatRequest) -> WorkerBeat:
         request.num_streams,
         request.queued_bytes,
         request.bad_samples,
+        request.num_processes,
     )
 
 
@@ -108,6 +110,7 @@ def _worker_status(view: WorkerView) -> pb.WorkerStatus:
             allows_code=worker.allows_code,
             pid=worker.pid,
             release=worker.release,
+            max_processes=worker.max_processes,
         ),
         state=view.state,
         silent_s=view.silent_s,
@@ -128,6 +131,7 @@ def _worker_beat(beat: WorkerBeat) -> pb.WorkerBeatRequest:
         num_streams=beat.num_streams,
         queued_bytes=beat.queued_bytes,
         bad_samples=beat.bad_samples,
+        num_processes=beat.num_processes,
     )
 
 

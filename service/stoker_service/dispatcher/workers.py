@@ -191,7 +191,7 @@ def why_none(workers: Workers, *, has_code: bool) -> str:
         return f"no worker takes lanes: expected at least one, found {found}; start one with `stoker worker`"
     assert has_code, "workers that are alive can make what holds no code"
     return (
-        "the pipeline holds users' functions: expected a worker that runs them, found "
+        "the job holds users' code (functions, or a dataset): expected a worker that runs it, found "
         f"{states.count('alive')} that do not; start workers with --allow-code"
     )
 

@@ -15,7 +15,9 @@ from stoker.ops.functions import FunctionOp
 from stoker.pipeline import Pipeline
 from stoker_proto.v1 import stream_pb2
 
-_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""Pickles that hold code are read by the same version only: bytecode of another one can crash."""
+
 _MARK: Final = b"stoker-code "
 
 
@@ -32,7 +34,7 @@ def pack(pipeline: Pipeline) -> stream_pb2.Pipeline:
         code = dumps(dataclasses.replace(pipeline, source=source))
     except Exception as error:  # a user's __reduce__ and __getstate__ may raise anything
         raise SpecError(_refusal(pipeline, error)) from error
-    return stream_pb2.Pipeline(fingerprint=pipeline.fingerprint, code=_MARK + _PYTHON.encode() + b"\n" + code)
+    return stream_pb2.Pipeline(fingerprint=pipeline.fingerprint, code=_MARK + PYTHON.encode() + b"\n" + code)
 
 
 def unpack(message: stream_pb2.Pipeline, *, allow_code: bool) -> Pipeline:
@@ -43,20 +45,35 @@ def unpack(message: stream_pb2.Pipeline, *, allow_code: bool) -> Pipeline:
     if not message.code:
         return Pipeline.from_json(message.json, allow_code=allow_code)
     if not allow_code:
-        raise SpecError(
-            "the pipeline holds functions; reading them runs code, and this worker does not allow that: start it with "
-            "--allow-code if all who reach it may run code there"
-        )
+        raise SpecError(_not_allowed("the pipeline holds functions; reading them"))
     head, _, code = message.code.partition(b"\n")
     if not head.startswith(_MARK):
         raise SpecError("the pipeline's functions are in a form that this worker does not know: use one release")
     python = head.removeprefix(_MARK).decode("ascii", "replace")
-    if python != _PYTHON:
+    if python != PYTHON:
         raise SpecError(
-            f"the pipeline's functions come from Python {python} and this worker runs Python {_PYTHON}: "
+            f"the pipeline's functions come from Python {python} and this worker runs Python {PYTHON}: "
             "use one version on both sides, or ops without functions"
         )
     return _loaded(code)
+
+
+def check_dataset(python: str, *, allow_code: bool) -> None:
+    """Raise SpecError if a torch dataset, pickled by Python ``python``, is not to be read here."""
+    if not allow_code:
+        raise SpecError(_not_allowed("the job has a torch dataset; reading it"))
+    if python != PYTHON:
+        raise SpecError(
+            f"the dataset comes from Python {python or 'of an unknown version'} and this worker runs Python {PYTHON}: "
+            "use one version on both sides"
+        )
+
+
+def _not_allowed(what: str) -> str:
+    return (
+        f"{what} runs code, and this worker does not allow that: start it with --allow-code if all who reach it may "
+        "run code there"
+    )
 
 
 def _loaded(code: bytes) -> Pipeline:

@@ -47,13 +47,18 @@ class Assembly:
         self._bytes[self._num_here : stop] = found
         self._num_here = stop
 
+    def taken(self) -> NDArray[np.uint8]:
+        """Return all bytes, in the pool's memory. Raises ServiceError if some are missing."""
+        if self.num_missing:
+            raise ServiceError(f"a batch was cut short: {self._num_here} of {len(self._bytes)} bytes came")
+        return self._bytes
+
     def finish(self) -> pa.RecordBatch:
         """Return the batch; its arrays lie over the pool's memory and may be written.
 
         Raises ServiceError if bytes are missing, StokerError if they are no batch.
         """
-        if self.num_missing:
-            raise ServiceError(f"a batch was cut short: {self._num_here} of {len(self._bytes)} bytes came")
+        self.taken()
         try:
             with pa.ipc.open_stream(pa.py_buffer(self._bytes)) as reader:
                 batch = reader.read_next_batch()

@@ -17,7 +17,8 @@ from stoker_proto.v1 import control_pb2, stream_pb2
 from stoker_service import limits, versions
 from stoker_service.transport.errors import to_wire
 from stoker_service.transport.flight import DESCRIBE, HELLO
-from stoker_service.worker import streams
+from stoker_service.worker import dataset_stream, streams
+from stoker_service.worker.dataset_stream import DatasetStream
 from stoker_service.worker.streams import Stream
 
 MAX_STREAMS: Final = 4096
@@ -28,7 +29,7 @@ PROGRESS_S: Final = 1.0
 _LOG: Final = logging.getLogger("stoker")
 
 
-class Home(streams.Home, Protocol):
+class Home(streams.Home, dataset_stream.Home, Protocol):
     """The worker, as its Flight server sees it."""
 
     @property
@@ -52,14 +53,16 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ca
     def __init__(self, home: Home, location: str) -> None:
         self._home = home
         self._changed = threading.Condition()
-        self._streams: set[Stream] = set()
+        self._streams: set[Stream | DatasetStream] = set()
         super().__init__(location)
 
     # -- called by Flight ---------------------------------------------------------------------------------------------
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Serve a stream; see stream.proto."""
-        stream = Stream(self._home, context, reader, writer)
+        command = descriptor.command or b""
+        kind = DatasetStream if dataset_stream.asks_for_process(command) else Stream
+        stream = kind(self._home, context, reader, writer)
         with self._changed:
             num_streams = len(self._streams)
             if num_streams < MAX_STREAMS:
@@ -69,7 +72,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ca
             writer.write_metadata(stream_pb2.Message(error=to_wire(error)).SerializeToString())
             return
         try:
-            stream.serve(descriptor.command or b"")
+            stream.serve(command)
         finally:
             with self._changed:
                 self._streams.discard(stream)
@@ -104,6 +107,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ca
             open_streams = list(self._streams)
         for stream in open_streams:  # each may be held up by a client that does not read
             threading.Thread(target=stream.leave, name="stoker-leave", daemon=True).start()
+
+    def drain_datasets(self) -> None:
+        """Have datasets' streams end once what is in hand is sent: their clients do not move by themselves."""
+        with self._changed:
+            open_streams = [stream for stream in self._streams if isinstance(stream, DatasetStream)]
+        for stream in open_streams:
+            stream.leave()
 
     def look_again(self) -> None:
         """Have whoever waits for the streams see whether that is still worth it."""

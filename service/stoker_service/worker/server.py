@@ -24,6 +24,8 @@ from stoker_service.transport.host import host_id
 from stoker_service.worker.agent import Agent
 from stoker_service.worker.datasets import Datasets
 from stoker_service.worker.flight import FlightServer
+from stoker_service.worker.payloads import Payloads
+from stoker_service.worker.processes import Processes
 from stoker_service.worker.producer import Tools
 from stoker_service.worker.producers import Producers
 from stoker_service.worker.stats import WorkerStats
@@ -48,8 +50,8 @@ _LOG: Final = logging.getLogger("stoker")
 class WorkerServer:
     """Makes batches for whoever opens a stream. One life: ``start``, then ``drain`` or ``stop``; any thread may call.
 
-    It sets nothing for the process as a whole, so it may run inside another program; :mod:`stoker.memory.malloc` is what our own
-    processes do beside.
+    It sets nothing for the process as a whole, so it may run inside another program; :mod:`stoker.memory.malloc` is
+    what our own processes do beside.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
@@ -72,6 +74,7 @@ class WorkerServer:
         self._decode: DecodePool | None = None
         self._datasets = Datasets()
         self._producers: Producers | None = None
+        self.processes: Final = Processes(options.num_processes, Payloads(options.memory_bytes))
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -155,6 +158,11 @@ class WorkerServer:
         return self._producers
 
     @property
+    def allows_code(self) -> bool:
+        """Whether users' functions and datasets are run here."""
+        return self._options.allow_code
+
+    @property
     def arena_socket(self) -> str:
         """Where the arena's descriptor is handed out; empty without an arena."""
         return self._arena_host.socket_name if self._arena_host is not None else ""
@@ -190,6 +198,9 @@ class WorkerServer:
             rows=sum(one.rows for one in found),
             bytes_sent=self._bytes_sent,
             bytes_in_arena=self.arena.used_bytes if self.arena is not None else 0,
+            num_processes=self.processes.num_running,
+            dataset_batches=self.processes.num_batches,
+            payload_bytes=self.processes.payloads.num_bytes,
             producers=found,
         )
 
@@ -224,6 +235,7 @@ class WorkerServer:
             allows_code=self._options.allow_code,
             pid=os.getpid(),
             release=__version__,
+            max_processes=self.processes.max_processes,
         )
 
     def _report(self) -> control_pb2.WorkerBeatRequest:
@@ -234,6 +246,9 @@ class WorkerServer:
             )
             for one in now.producers
         ]
+        jobs += [
+            control_pb2.WorkerJob(pipeline=one.job, rows=one.rows, lanes=one.lanes) for one in self.processes.sums()
+        ]
         return control_pb2.WorkerBeatRequest(
             worker_id=self.worker_id,
             jobs=jobs,
@@ -241,6 +256,7 @@ class WorkerServer:
             num_streams=now.num_streams,
             queued_bytes=now.queued_bytes,
             bad_samples=now.bad_samples,
+            num_processes=now.num_processes,
         )
 
     def _drain(self) -> None:
@@ -248,6 +264,7 @@ class WorkerServer:
         assert self._flight is not None, "what drains has started"
         assert self._agent is not None, "what drains has started"
         self._agent.beat_now(min(1.0, self._options.drain_s))
+        self._flight.drain_datasets()
         if not self._flight.wait_for_streams(deadline_s, is_in_vain=lambda: self._is_last):
             self.is_leaving = True
             self._flight.leave()
@@ -271,6 +288,7 @@ class WorkerServer:
         if self._flight is not None:
             self._flight.leave()
             self._flight.wait_for_streams(min(deadline_s, time.monotonic() + 0.5))
+        self.processes.close(min(deadline_s, time.monotonic() + 0.5))
         if self._producers is not None:
             self._producers.close(deadline_s)
         if self._decode is not None:

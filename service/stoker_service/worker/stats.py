@@ -44,7 +44,8 @@ class WorkerStats:
     """Sums since the worker started, and what there is at the moment.
 
     ``storage_s``: of reading threads; ``decode_s``, ``assemble_s``: CPU of decoding threads; ``send_s``: of streams,
-    waiting for the network included. ``queued_bytes``: batches made, in the making or being sent.
+    waiting for the network included. ``queued_bytes``: batches made, in the making or being sent. ``num_processes`` run
+    for torch datasets, which have made ``dataset_batches``; ``payload_bytes``: datasets kept for them.
     """
 
     storage_s: float
@@ -61,4 +62,7 @@ class WorkerStats:
     rows: int
     bytes_sent: int
     bytes_in_arena: int
+    num_processes: int
+    dataset_batches: int
+    payload_bytes: int
     producers: tuple[ProducerStats, ...]

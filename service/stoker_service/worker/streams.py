@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from google.protobuf.message import DecodeError
 from stoker.errors import ClosedError, SpecError, StokerError
 from stoker.memory.arena import Arena
 from stoker_proto.v1 import stream_pb2
-from stoker_service.transport.encode import SLICE_SCHEMA, slices
+from stoker_service.transport.encode import slices
 from stoker_service.transport.errors import to_wire
 from stoker_service.transport.place import place
 from stoker_service.worker import request
@@ -24,15 +23,12 @@ from stoker_service.worker.consumers import Key
 from stoker_service.worker.producer import Made, Producer
 from stoker_service.worker.producers import Producers
 from stoker_service.worker.request import Asked
+from stoker_service.worker.voice import LEAVING, Gone, Voice, await_hang_up
 
 MAX_IN_HAND: Final = 256
 """Batches in the arena that a client may have been sent and not have copied."""
 
 _LOG: Final = logging.getLogger("stoker")
-
-
-class Gone(Exception):  # noqa: N818  # no error: clients come and go
-    """The client hung up, or the connection broke."""
 
 
 class Home(Protocol):
@@ -80,10 +76,7 @@ class Stream:
         self._home = home
         self._context = context
         self._reader = reader
-        self._writer = writer
-        self._write_lock = threading.Lock()  # guards the writer, and that nobody writes once the call has ended
-        self._has_begun = False
-        self._is_over = False
+        self._voice = Voice(writer)
         self._is_reading = False
         self._producer: Producer | None = None
         self._number = -1
@@ -100,15 +93,14 @@ class Stream:
             pass
         except ClosedError:  # what it needs is being closed, since the worker stops
             with contextlib.suppress(Gone):
-                self._say(_LEAVING)
+                self._voice.say(LEAVING)
         except Exception as error:  # noqa: BLE001  # the call's outermost place: the client must hear of it
             if not isinstance(error, StokerError):
                 _LOG.error("a stream failed", exc_info=error)
             with contextlib.suppress(Gone):
-                self._say(stream_pb2.Message(error=to_wire(error)))
-        self._await_hang_up()
-        with self._write_lock:
-            self._is_over = True
+                self._voice.say(stream_pb2.Message(error=to_wire(error)))
+        await_hang_up(self._reader)
+        self._voice.end()
 
     def leave(self) -> None:
         """Ask the client to go elsewhere: after the batch in hand, or now if it is not waiting for any; any thread."""
@@ -116,13 +108,13 @@ class Stream:
             self._producer.wake(self._number)
         if self._is_reading:
             with contextlib.suppress(Gone):
-                self._say(_LEAVING)
+                self._voice.say(LEAVING)
 
     # -- the call's thread --------------------------------------------------------------------------------------------
 
     def _serve(self, asked: Asked) -> None:
         if self._home.is_draining:
-            self._say(_LEAVING)
+            self._voice.say(LEAVING)
             return
         producers = self._home.producers
         pipeline = producers.pipeline(asked.pipeline)
@@ -145,7 +137,7 @@ class Stream:
         num_left = len(asked.batches)
         while num_left:
             if self._home.is_leaving:
-                self._say(_LEAVING)
+                self._voice.say(LEAVING)
                 return
             if not self._credit or len(self._in_hand) >= MAX_IN_HAND:
                 self._read_credit(producer)
@@ -173,14 +165,14 @@ class Stream:
                 raise Gone
             if not self._home.is_leaving:
                 stage, text = producer.waits_for(self._number)
-                self._say(stream_pb2.Message(beat=stream_pb2.Beat(waits_for=stage, text=text)))
+                self._voice.say(stream_pb2.Message(beat=stream_pb2.Beat(waits_for=stage, text=text)))
         return None, None
 
     def _starting(self, text: str) -> bool:
         """Beat while the data set is opened; False if nobody waits any more."""
         if self._context.is_cancelled():
             raise Gone
-        self._say(stream_pb2.Message(beat=stream_pb2.Beat(waits_for="start", text=text)))
+        self._voice.say(stream_pb2.Message(beat=stream_pb2.Beat(waits_for="start", text=text)))
         return True
 
     def _read_credit(self, producer: Producer, *, is_last: bool = False) -> None:
@@ -207,16 +199,6 @@ class Stream:
         self._credit += credit.num_batches
         producer.ask(self._number, credit.num_batches)
 
-    def _await_hang_up(self) -> None:
-        """Wait until the client has read all, and says so by hanging up.
-
-        If the call ended before, a credit that the client sends meanwhile would fail, and Arrow's client then throws
-        away what it has not read yet: the last batch, or the error.
-        """
-        with contextlib.suppress(StopIteration, pa.ArrowException, OSError):
-            while True:
-                self._reader.read_chunk()
-
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def _send(self, asked: Asked, producer: Producer, key: Key, made: Made, begun_s: float) -> None:
@@ -228,11 +210,11 @@ class Stream:
         try:
             if in_hand is not None:
                 self._in_hand.append(in_hand)
-                self._say(stream_pb2.Message(batch=begin))
+                self._voice.say(stream_pb2.Message(batch=begin))
             else:
                 for number, part in enumerate(slices(made.encoded, asked.slice_bytes)):
                     kind = {"slice": stream_pb2.Slice()} if number else {"batch": begin}
-                    self._say(stream_pb2.Message(**kind), part)
+                    self._voice.say(stream_pb2.Message(**kind), part)
                 num_sent = made.encoded.num_bytes
         finally:
             if in_hand is None:
@@ -260,26 +242,6 @@ class Stream:
         assert producer is not None, "a stream that has sent has a producer"
         arena.seals.break_seal(done.seal)
         producer.let_go(done.key)
-
-    def _say(self, message: stream_pb2.Message, part: pa.RecordBatch | None = None) -> None:
-        """Write a message. Raises Gone if nobody is there to read it."""
-        text = message.SerializeToString()
-        with self._write_lock:
-            if self._is_over:
-                raise Gone
-            try:
-                if part is None:
-                    self._writer.write_metadata(text)
-                    return
-                if not self._has_begun:
-                    self._writer.begin(SLICE_SCHEMA)
-                    self._has_begun = True
-                self._writer.write_with_metadata(part, text)
-            except (pa.ArrowException, OSError):
-                raise Gone from None
-
-
-_LEAVING: Final = stream_pb2.Message(leaving=stream_pb2.Leaving())
 
 
 def _begin_of(made: Made, begun_s: float, sending_s: float) -> stream_pb2.BatchBegin:

@@ -16,8 +16,14 @@ from stoker.compat.mismatch import first_difference
     [
         ([1, 2], None),
         ([torch.zeros(2), torch.zeros(3)], "sample index 'a' has shape (2,), sample index 'b' has shape (3,)"),
-        ([(1, np.zeros(2)), (1, np.zeros((2, 1)))], "at [1]: sample index 'a' has shape (2,), sample index 'b' has shape (2, 1)"),
-        ([{"x": [1, {"y": 1}]}, {"x": [1, {"y": "t"}]}], "at ['x'][1]['y']: sample index 'a' has an int, sample index 'b' has a str"),
+        (
+            [(1, np.zeros(2)), (1, np.zeros((2, 1)))],
+            "at [1]: sample index 'a' has shape (2,), sample index 'b' has shape (2, 1)",
+        ),
+        (
+            [{"x": [1, {"y": 1}]}, {"x": [1, {"y": "t"}]}],
+            "at ['x'][1]['y']: sample index 'a' has an int, sample index 'b' has a str",
+        ),
         ([{"x": 1}, {"z": 1}], "at ['x']: sample index 'a' has an int, sample index 'b' has nothing"),
         ([[1], [1, 2]], "sample index 'a' has a list of length 1, sample index 'b' has a list of length 2"),
         ([None, 1], "sample index 'a' has a NoneType, sample index 'b' has an int"),

@@ -89,6 +89,7 @@ def test_a_dispatcher_sums_over_all() -> None:
         "stoker_lanes": 8,  # both jobs have one pipeline
         "stoker_streams": 7,  # the dead one's are gone
         "stoker_queued_bytes": 1500,
+        "stoker_dataset_processes": 5,
         "stoker_made_rows_per_second": 300.0,
         "stoker_taken_rows_per_second": 100.0,
         "stoker_starved_ratio": 0.5,
@@ -107,6 +108,9 @@ def test_a_worker_tells_its_stages() -> None:
     }
     assert found["stoker_bad_samples_total"] == WORKER_STATS.bad_samples
     assert found["stoker_arena_bytes"] == WORKER_STATS.bytes_in_arena
+    assert found["stoker_dataset_processes"] == WORKER_STATS.num_processes
+    assert found["stoker_payload_bytes"] == WORKER_STATS.payload_bytes
+    assert found["stoker_dataset_batches_total"] == WORKER_STATS.dataset_batches
 
 
 def test_a_trainer_tells_what_a_step_waits_and_what_part_of_the_time() -> None:

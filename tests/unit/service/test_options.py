@@ -34,6 +34,7 @@ HERE = "stoker://127.0.0.1:4300"
         (DispatcherOptions, {"beat_s": 10.0, "forget_s": 29.0}, r"forget_s=29: .* take 30 or more"),
         (WorkerOptions, {"dispatcher": "tcp://x:1"}, r"dispatcher='tcp://x:1': expected stoker://HOST:PORT"),
         (WorkerOptions, {"dispatcher": HERE, "num_threads": 0}, r"num_threads=0: expected 1 to 1024; this machine has"),
+        (WorkerOptions, {"dispatcher": HERE, "max_processes": -1}, r"max_processes=-1: expected 0 to 4096"),
         (WorkerOptions, {"dispatcher": HERE, "memory_bytes": 512}, r"memory_bytes=512: .* it counts bytes"),
         (WorkerOptions, {"dispatcher": HERE, "read_bytes": 0}, r"read_bytes=0"),
         (WorkerOptions, {"dispatcher": HERE, "drain_s": math.inf}, r"drain_s=inf"),
@@ -106,6 +107,14 @@ def test_a_worker_behind_all_interfaces_tells_clients_an_address_that_they_can_r
     assert str(UpOptions(1).reached) == "stoker://127.0.0.1:4300"
 
 
+def test_a_worker_has_as_many_processes_as_threads_where_code_is_allowed() -> None:
+    assert WorkerOptions(HERE, num_threads=3).num_processes == 0
+    assert WorkerOptions(HERE, num_threads=3, allow_code=True).num_processes == 3
+    assert WorkerOptions(HERE, num_threads=3, allow_code=True, max_processes=0).num_processes == 0
+    of_service = UpOptions(2, allow_code=True, max_processes=7).for_worker(0, Address("127.0.0.1", 1))
+    assert of_service.num_processes == 7
+
+
 def test_the_pages_of_workers_follow_the_dispatchers() -> None:
     here = Address("127.0.0.1", 1)
     assert UpOptions(2).for_worker(1, here).http_port is None
@@ -135,6 +144,7 @@ def test_the_pages_of_workers_follow_the_dispatchers() -> None:
                 memory_bytes=1 << 21,
                 read_bytes=1 << 22,
                 allow_code=True,
+                max_processes=5,
                 drain_s=0.5,
                 arena=False,
                 worker_id="w-1",

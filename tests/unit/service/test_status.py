@@ -33,12 +33,15 @@ RESPONSE = wire.StatusResponse(
                 allows_code=True,
                 pid=77,
                 release="1.2.3",
+                max_processes=4,
             ),
             state="alive",
             silent_s=0.25,
             num_lanes=8,
             rows_per_s=12345.6,
-            beat=wire.WorkerBeatRequest(worker_id="w-a", num_streams=9, queued_bytes=3 << 29, bad_samples=2),
+            beat=wire.WorkerBeatRequest(
+                worker_id="w-a", num_streams=9, queued_bytes=3 << 29, bad_samples=2, num_processes=3
+            ),
         ),
     ],
     jobs=[
@@ -100,6 +103,8 @@ def test_json_has_these_keys_and_values(found: ServiceStatus) -> None:
                 "rows_per_s": 12345.6,
                 "queued_bytes": 3 << 29,
                 "bad_samples": 2,
+                "num_processes": 3,
+                "max_processes": 4,
             },
             {
                 "worker_id": "w-b",
@@ -116,6 +121,8 @@ def test_json_has_these_keys_and_values(found: ServiceStatus) -> None:
                 "rows_per_s": 0.0,
                 "queued_bytes": 0,
                 "bad_samples": 0,
+                "num_processes": 0,
+                "max_processes": 0,
             },
         ],
         "jobs": [
@@ -187,9 +194,9 @@ def shown(found: ServiceStatus) -> list[str]:
 def test_people_see_a_line_for_each_worker_and_job(found: ServiceStatus) -> None:
     lines = shown(found)
     assert "stoker://10.0.0.1:4300, up 1.1 h, release 1.2.3" in lines
-    assert "worker state silent lanes rows/s queued where" in lines
-    assert "w-a alive 0.2 s 8 12,346 1.5 GiB grpc://10.0.0.7:4301" in lines
-    assert "w-b dead 12 s 0 – – grpc://10.0.0.8:4301" in lines
+    assert "worker state silent lanes processes rows/s queued where" in lines
+    assert "w-a alive 0.2 s 8 3 of 4 12,346 1.5 GiB grpc://10.0.0.7:4301" in lines
+    assert "w-b dead 12 s 0 – – – grpc://10.0.0.8:4301" in lines
     assert "job pipeline ranks silent lanes epoch rows/s starved queued" in lines
     assert "train ffffffffffff 2 of 2 0.5 s 2 3 150 12.5% 1.0 MiB" in lines
     assert "default eeeeeeeeeeee 0 of 1 gone 8 0 0 0.0% 0 B" in lines
