@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +33,35 @@ DEFAULT_PREFETCH_BYTES = 256 << 20
 DEFAULT_TIMEOUT_S = 300.0
 
 
-class DataLoader:
+class _OneName(type):
+    """Lets ``stoker.DataLoader`` stand for :class:`stoker.compat.DataLoader` where it is given no pipeline."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        what = kwargs["dataset"] if "dataset" in kwargs else args[0] if args else None
+        if what is None or isinstance(what, (Pipeline, str, bytes, Path)):
+            return super().__call__(*args, **kwargs)
+        if not importlib.util.find_spec("torch"):
+            raise MissingDependencyError(
+                f"DataLoader of a {type(what).__name__}, not of a stoker.Pipeline: torch's datasets need "
+                "pip install 'stoker[torch]'"
+            )
+        from stoker import compat
+
+        if cls is not DataLoader:
+            raise SpecError(
+                f"{cls.__name__} is a subclass of stoker.DataLoader and is given a {type(what).__name__}, not a "
+                "stoker.Pipeline: for torch's datasets derive it from stoker.compat.DataLoader"
+            )
+        return compat.DataLoader(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if super().__instancecheck__(instance):
+            return True
+        found = sys.modules.get("stoker.compat.loader")
+        return cls is DataLoader and found is not None and isinstance(instance, found.DataLoader)
+
+
+class DataLoader(metaclass=_OneName):
     """Iterates the batches that a pipeline gives to one rank.
 
     A batch is a dict of columns: tensors or arrays with the batch as first dimension, ``"__key__"`` a list of str,
@@ -65,20 +94,6 @@ class DataLoader:
     Raises SpecError, StorageError, ShardError when it opens the source, StallError if the service has no worker in
     time; :meth:`__iter__` raises what the samples and the policies give.
     """
-
-    def __new__(cls, pipeline: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """A :class:`stoker.compat.DataLoader` for what is no pipeline: a dataset as torch's loader takes it."""
-        dataset = kwargs.get("dataset", pipeline)
-        if cls is not DataLoader or dataset is None or isinstance(dataset, (Pipeline, str, bytes, Path)):
-            return super().__new__(cls)
-        if not importlib.util.find_spec("torch"):
-            raise MissingDependencyError(
-                f"DataLoader of a {type(dataset).__name__}, not of a stoker.Pipeline: torch's datasets need "
-                "pip install 'stoker[torch]'"
-            )
-        from stoker.compat.loader import DataLoader as TorchDataLoader
-
-        return TorchDataLoader(*(() if pipeline is None else (pipeline,)), *args, **kwargs)
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Two loader classes side by side: what each gives, says and leaves behind, as plain values that can be compared.
 
-The class under test is ``stoker.DataLoader``. ``STOKER_UNDER_TEST=torch.utils.data.DataLoader`` puts torch's own in its
-place, which shows that the suite asks for nothing that torch does not do.
+The class under test is ``stoker.compat.DataLoader``. ``STOKER_UNDER_TEST=torch.utils.data.DataLoader`` puts torch's own
+in its place, which shows that the suite asks for nothing that torch does not do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader as TorchLoader
 
-NAME_UNDER_TEST = os.environ.get("STOKER_UNDER_TEST", "stoker.DataLoader")
+NAME_UNDER_TEST = os.environ.get("STOKER_UNDER_TEST", "stoker.compat.DataLoader")
 SEED = 20261130
 
 Use = Callable[[Any], Any]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import stoker
+from stoker import compat
 from stoker.errors import SpecError
 from support.shards import make_shards
 
@@ -43,3 +44,20 @@ def test_what_the_workers_decide_is_not_taken_from_a_trainer(tmp_path: Path, own
     pipeline = stoker.Pipeline(stoker.tar(tmp_path / "*.tar"), [], batch_size=1)
     with pytest.raises(SpecError, match=f"{next(iter(own))}=.*the workers have their own"):
         stoker.DataLoader(pipeline, service="stoker://127.0.0.1:1", **own)
+
+
+def test_one_name_for_pipelines_and_torch_datasets() -> None:
+    one_name: Any = stoker.DataLoader  # for type checkers it is that of pipelines; stoker.compat has the other
+    loader = one_name([1, 2, 3], batch_size=2)
+    assert type(loader) is compat.DataLoader
+    assert isinstance(loader, one_name)
+    assert not isinstance([], one_name)
+    assert [batch.tolist() for batch in loader] == [[1, 2], [3]]
+
+    class Mine(stoker.DataLoader):
+        """A subclass for pipelines."""
+
+    mine: Any = Mine
+    assert not isinstance(loader, mine)
+    with pytest.raises(SpecError, match=r"derive it from stoker\.compat\.DataLoader"):
+        mine([1, 2, 3])

@@ -122,6 +122,12 @@ class Crew(Protocol):
     def submit(self, worker_index: int, task: Task) -> None:
         """Give a worker a task. Does not block; a worker that is lost is told by :meth:`receive`."""
 
+    def withdraw(self, worker_index: int, task: Task) -> bool:
+        """Take a task back, so that another worker can get it; False if this crew cannot do that.
+
+        A worker that has begun it makes it all the same, and it comes twice.
+        """
+
     def receive(self, timeout_s: float) -> Event | None:
         """The next thing that happened; None if nothing did in time."""
 

@@ -113,6 +113,7 @@ class WorkerIterator(Iteration):
 
     def _wait(self) -> Event:
         """Wait for the next event. Raises WorkerStallError."""
+        self._spread()
         waiting = self._window.waits_for()
         assert waiting is not None, "nothing is waited for"
         worker_index, task = waiting
@@ -125,6 +126,15 @@ class WorkerIterator(Iteration):
             event = self._crew.receive(patience.next_s())
             if event is not None:
                 return event
+
+    def _spread(self) -> None:
+        """Let workers that have nothing to do take over what lies behind a slow batch."""
+        while (move := self._window.to_move()) is not None:
+            giver, taker, task = move
+            if not self._crew.withdraw(giver, task):
+                return
+            self._window.move(task, taker)
+            self._crew.submit(taker, task)
 
     def _hear(self, event: Event) -> None:
         match event:

@@ -120,6 +120,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        if self.num_workers > 0 and self.prefetch_factor == 0:
+            raise SpecError("prefetch_factor=0 lets workers make nothing; give 1 or more")
         self._is_iterable = isinstance(dataset, IterableDataset)
         self._idle: deque[Crew] = deque()
         self._crews: weakref.WeakSet[Crew] = weakref.WeakSet()

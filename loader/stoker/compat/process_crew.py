@@ -82,6 +82,15 @@ class ProcessCrew:
         with contextlib.suppress(ChannelClosedError):
             member.channel.send(message)
 
+    def withdraw(self, worker_index: int, task: Task) -> bool:
+        """See :class:`stoker.compat.crew.Crew`."""
+        self._check()
+        member = self._members[worker_index]
+        member.in_hand.pop(task.batch_index, None)
+        with contextlib.suppress(ChannelClosedError):
+            member.channel.send(wire.withdraw_message(self._run, task.batch_index))
+        return True
+
     def receive(self, timeout_s: float) -> Event | None:
         """See :class:`stoker.compat.crew.Crew`."""
         self._check()

@@ -42,6 +42,7 @@ class ThreadCrew:
                 "datasets, worker_init_fn, nor seeding='sample'; leave worker_method out"
             )
         self._desk.run += 1
+        self._desk.withdrawn.clear()
         self._job = job
         while len(self._threads) < self.num_workers:
             index = len(self._threads)
@@ -53,6 +54,11 @@ class ThreadCrew:
         """See :class:`stoker.compat.crew.Crew`."""
         assert self._job is not None, "begin() comes first"
         self._desk.tasks[worker_index].put((self._desk.run, self._job, task))
+
+    def withdraw(self, worker_index: int, task: Task) -> bool:
+        """See :class:`stoker.compat.crew.Crew`."""
+        self._desk.withdrawn.add((self._desk.run, worker_index, task.batch_index))
+        return True
 
     def receive(self, timeout_s: float) -> Event | None:
         """See :class:`stoker.compat.crew.Crew`."""
@@ -91,6 +97,7 @@ class _Desk:
 
     def __init__(self, num_workers: int) -> None:
         self.run = 0
+        self.withdrawn: set[tuple[int, int, int]] = set()
         self.events: queue.SimpleQueue[tuple[int, Event] | None] = queue.SimpleQueue()
         self.tasks: list[queue.SimpleQueue[tuple[int, Job, Task] | None]] = [
             queue.SimpleQueue() for _ in range(num_workers)
@@ -106,7 +113,7 @@ class _Desk:
 def _work(desk: _Desk, index: int) -> None:
     while (order := desk.tasks[index].get()) is not None:
         run, job, task = order
-        if run == desk.run:
+        if run == desk.run and (run, index, task.batch_index) not in desk.withdrawn:
             desk.events.put((run, _fetch(index, job, task)))
         del order, job, task  # nothing of the user's is kept while it waits
 

@@ -90,6 +90,24 @@ class Window:
         for entry in self._unmade():
             entry.worker_index = worker_index
 
+    def to_move(self) -> tuple[int, int, Task] | None:
+        """Who could give which batch to whom, since that one has nothing in hand: the last of the busiest's.
+
+        None if there is nothing to give, or batches are dealt in turn.
+        """
+        in_hand: dict[int, list[Task]] = {index: [] for index in range(self._num_workers) if self._is_active[index]}
+        if self._deals_in_turn or not in_hand:
+            return None
+        for entry in self._unmade():
+            in_hand.setdefault(entry.worker_index, []).append(entry.task)
+        giver = max(in_hand, key=lambda index: len(in_hand[index]))
+        taker = min(in_hand, key=lambda index: len(in_hand[index]))
+        return (giver, taker, in_hand[giver][-1]) if not in_hand[taker] and len(in_hand[giver]) > 1 else None
+
+    def move(self, task: Task, worker_index: int) -> None:
+        """Another worker makes it."""
+        self._entries[task.batch_index].worker_index = worker_index
+
     def lost(self, worker_index: int) -> int:
         """A worker died: counts it against the batch that it had begun; returns how often that batch met this."""
         for entry in self._unmade():

@@ -34,7 +34,7 @@ _PLAIN: Final = frozenset([int, str, float, bool, bytes, type(None)])
 
 
 class Kind(IntEnum):
-    """``BEGIN``, ``TASK`` and ``RELEASE`` go to a worker, the others come from it."""
+    """``BEGIN``, ``TASK``, ``RELEASE`` and ``WITHDRAW`` go to a worker, the others come from it."""
 
     BEGIN = 1
     TASK = 2
@@ -43,6 +43,7 @@ class Kind(IntEnum):
     MADE = 5
     FAILED = 6
     ENDED = 7
+    WITHDRAW = 8
 
 
 _KINDS: Final = {kind.value: kind for kind in Kind}  # Kind(number) takes a microsecond
@@ -128,6 +129,11 @@ def release_message(released: Sequence[int]) -> Parts:
     return [bytes([Kind.RELEASE]) + pickle.dumps(released)]
 
 
+def withdraw_message(run: int, batch_index: int) -> Parts:
+    """Tell a worker that another one makes a batch which it has not begun."""
+    return [bytes([Kind.WITHDRAW]) + pickle.dumps((run, batch_index))]
+
+
 def begin_of(body: memoryview) -> Begin:
     """See :func:`begin_message`. The state is a pickle still: users' code reads it."""
     begin: Begin = pickle.loads(body[1:])
@@ -144,6 +150,12 @@ def released_of(body: memoryview) -> Sequence[int]:
     """See :func:`release_message`."""
     released: Sequence[int] = pickle.loads(body[1:])
     return released
+
+
+def withdrawn_of(body: memoryview) -> tuple[int, int]:
+    """See :func:`withdraw_message`."""
+    run, batch_index = pickle.loads(body[1:])
+    return run, batch_index
 
 
 def hello_message() -> Parts:

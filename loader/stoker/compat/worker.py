@@ -94,6 +94,10 @@ class _Worker:
                     self._tasks.append(order.task)
             case Kind.RELEASE:
                 self._encoder.release(wire.released_of(message.body))
+            case Kind.WITHDRAW:
+                run, batch_index = wire.withdrawn_of(message.body)
+                if run == self._run:
+                    self._tasks = deque(task for task in self._tasks if task.batch_index != batch_index)
             case kind:
                 raise AssertionError(f"a worker is not sent {kind.name}")
 

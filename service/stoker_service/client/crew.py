@@ -118,6 +118,10 @@ class RemoteCrew:
             wire.Order(fetch=wire.Fetch(words=message, num_rows=num_rows, run=self._run, batch_index=task.batch_index))
         )
 
+    def withdraw(self, worker_index: int, task: Task) -> bool:  # noqa: ARG002  # the seam's
+        """A service's processes have two tasks in hand at most; those are not taken back."""
+        return False
+
     def receive(self, timeout_s: float) -> Event | None:
         """See :class:`stoker.compat.crew.Crew`.
 

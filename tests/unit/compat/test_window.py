@@ -104,6 +104,28 @@ def test_one_worker_may_take_over_everything() -> None:
     assert window.ask(task(4)) == 0
 
 
+def test_what_lies_behind_a_slow_batch_may_move_to_a_worker_that_has_nothing_to_do() -> None:
+    window = Window(2, 8, in_order=True, deals_in_turn=False)
+    for index in range(4):
+        window.ask(task(index))
+    assert window.to_move() is None, "both have something in hand"
+    window.made(1, "")
+    window.made(3, "")
+    assert window.to_move() == (0, 1, task(2))
+    window.move(task(2), 1)
+    assert window.unmade() == [(0, task(0)), (1, task(2))]
+    window.made(2, "")
+    assert window.to_move() is None, "what was begun stays"
+
+
+def test_dealt_in_turn_nothing_moves() -> None:
+    window = in_turn(2)
+    for index in range(3):
+        window.ask(task(index))
+    window.made(1, "")
+    assert window.to_move() is None
+
+
 def test_a_death_counts_against_the_batch_that_was_begun() -> None:
     window = in_turn(2)
     for key in range(4):
