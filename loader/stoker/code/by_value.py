@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Final
 
 import cloudpickle
@@ -20,6 +20,8 @@ import cloudpickle
 _OURS: Final = frozenset(["stoker", "stoker_service", "stoker_proto", "stoker_bench"])
 _PACKAGES: Final = frozenset(["site-packages", "dist-packages"])
 _PLUMBING: Final = frozenset(["__builtins__", "__cached__", "__loader__", "__spec__"])
+_MAINS: Final = frozenset(["__main__", "__mp_main__"])
+_NO_FILE: Final = "<dynamic-code>"
 _lock = threading.RLock()  # cloudpickle's register of modules is one for the process
 
 
@@ -90,6 +92,24 @@ def _reduce_file(file: io.TextIOWrapper) -> Any:
     raise TypeError(f"cannot pickle the open file {file.name!r}")
 
 
+def _reduce_code(code: CodeType) -> Any:
+    """With the file's name, which cloudpickle leaves out, so that a worker's traces show the user's lines."""
+    make, parts = cloudpickle.Pickler.dispatch_table[CodeType](code)
+    return make, tuple(code.co_filename if part == _NO_FILE else part for part in parts)
+
+
+def _reduce_cached(function: Any) -> Any:
+    """What ``functools.lru_cache`` made goes by name, unless its module is one that goes by value."""
+    if function.__module__ not in _MAINS and function.__module__ not in cloudpickle.list_registry_pickle_by_value():
+        return function.__reduce__()
+    return make_cached, (function.__wrapped__, function.cache_parameters())
+
+
+def make_cached(function: Any, parameters: dict[str, Any]) -> Any:
+    """A function with an empty cache of its own."""
+    return lru_cache(**parameters)(function)
+
+
 def _reduce_module(module: ModuleType) -> Any:
     if not is_users(module):
         return cloudpickle.Pickler.dispatch_table[ModuleType](module)
@@ -108,7 +128,10 @@ def fill_module(module: ModuleType, content: dict[str, Any]) -> None:
 
 
 # cloudpickle would read a text file to its end and send that, and cannot send modules that form a ring
-_BY_NAME: Final = ChainMap({io.TextIOWrapper: _reduce_file}, cloudpickle.Pickler.dispatch_table)
+_BY_NAME: Final = ChainMap(
+    {io.TextIOWrapper: _reduce_file, CodeType: _reduce_code, type(lru_cache(len)): _reduce_cached},
+    cloudpickle.Pickler.dispatch_table,
+)
 _BY_VALUE: Final = ChainMap({ModuleType: _reduce_module}, _BY_NAME)
 
 
@@ -126,4 +149,6 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle carries
         buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None,
     ) -> None:
         self.dispatch_table = _BY_VALUE if ships_modules else _BY_NAME
+        if (script := sys.modules.get("__mp_main__")) is not None:  # in a process that multiprocessing has spawned
+            cloudpickle.register_pickle_by_value(script)
         super().__init__(file, protocol=5, buffer_callback=buffer_callback)

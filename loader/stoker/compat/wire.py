@@ -22,6 +22,7 @@ import cloudpickle
 
 from stoker.compat.crew import Ended, Event, Failed, Job, Made, Task
 from stoker.compat.fetch import shortened
+from stoker.compat.settings import Settings
 from stoker.processes import failures
 from stoker.processes.lent import LentMemory
 from stoker.processes.objects import decode
@@ -63,7 +64,8 @@ class Begin:
     """Begin an iteration.
 
     ``job`` comes without its cargo. A payload of that comes as the message's descriptor if ``has_cargo``; otherwise the
-    cargo is the one that came last. A worker that was forked with its cargo never gets one.
+    cargo is the one that came last. A worker that was forked with its cargo never gets one. ``settings`` are those of
+    the trainer when the message is made.
     """
 
     run: int
@@ -71,6 +73,7 @@ class Begin:
     job: Job
     state: Any = None
     has_cargo: bool = False
+    settings: Settings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +117,8 @@ def kind_of(body: memoryview) -> Kind:
 def begin_message(begin: Begin) -> Parts:
     """The message of a :class:`Begin`, whose job may have its cargo still."""
     job = replace(begin.job, dataset=None, collate_fn=_left_out, worker_init_fn=None, states=())
-    state = cloudpickle.dumps(begin.state)
-    return [bytes([Kind.BEGIN]) + pickle.dumps(replace(begin, job=job, state=state))]
+    begin = replace(begin, job=job, state=cloudpickle.dumps(begin.state), settings=Settings.taken())
+    return [bytes([Kind.BEGIN]) + pickle.dumps(begin)]
 
 
 def task_message(run: int, task: Task, released: Sequence[int]) -> Parts:

@@ -131,6 +131,8 @@ class _Worker:
         else:
             self._forget()
             torch.set_num_threads(1)
+            if begin.settings is not None:
+                begin.settings.put()
             job = wire.with_cargo(job, self._cargo())
             _start(job, self._worker_index)
             self._job = job

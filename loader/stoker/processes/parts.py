@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from stoker.processes.storages import content_of, storage_types, untyped
 MIN_BUFFER_BYTES: Final = 256
 """Smaller buffers stand in the pickle."""
 
+_LOG: Final = logging.getLogger("stoker")
 _LISTS: Final = frozenset([list, SharedList, WrittenList])
 
 Reference: TypeAlias = "int | tuple[int, Any]"
@@ -93,9 +95,19 @@ class _PartsPickler(Pickler):
     def _storage(self, value: Any) -> Reference:
         storage, dtype = untyped(value)
         if storage._cdata not in self._storages:
+            if storage.is_shared():
+                _tell_of_shared_memory()
             self._storages[storage._cdata] = len(self._storages), storage
             self._sink.take_storage(content_of(storage))
         return self._storages[storage._cdata][0], dtype
+
+
+@lru_cache(maxsize=1)
+def _tell_of_shared_memory() -> None:
+    _LOG.warning(
+        "a dataset holds a tensor in shared memory (share_memory_()): workers get a copy of it as it is now; "
+        'multiprocessing_context="fork" shares it'
+    )
 
 
 def _take_buffer(sink: Sink, buffer: pickle.PickleBuffer) -> bool:

@@ -595,10 +595,9 @@ def test_a_stopped_worker_is_found_out(crew: ProcessCrew, tmp_path: Path) -> Non
     crew.submit(0, Task(3, [("spin", "free")]))
     assert crew.is_active(0)  # not to be told yet
     deadline = time.monotonic() + _DEADLINE_S
-    while not crew.is_active(0):
+    while not (crew.is_active(0) and "crew_datasets.py" in crew.waits_for(0)):  # before, it reads its dataset
         assert time.monotonic() < deadline
         assert crew.receive(0.05) is None
-    assert "crew_datasets.py" in crew.waits_for(0)
     os.kill(_pid_of(crew, 0), signal.SIGSTOP)
     stopped = "is stopped, by SIGSTOP or a debugger, with batch 3 (samples ('spin', 'free')) in hand"
     while stopped not in crew.waits_for(0):

@@ -48,7 +48,7 @@ def test_a_state_comes_back_through_json() -> None:
         {"collate_fn": list},
         {"generator": torch.Generator()},
     ],
-    ids=str,
+    ids=" ".join,  # of the arguments' names
 )
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_what_does_not_change_the_batches_may_differ(other: dict[str, Any]) -> None:

@@ -211,7 +211,7 @@ def test_without_descriptors_there_is_a_reason() -> None:
     launch(f"{PROGRAMS}:echo", "first").close(time.monotonic() + DEADLINE_S)
     before = open_fds()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (before[-1] + 1, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[-1] + 1 + NUM_FDS, hard))
     fillers: list[int] = []
     try:
         with suppress(OSError):
