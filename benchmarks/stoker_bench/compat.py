@@ -79,10 +79,10 @@ def run(made: MadeShards, options: Options, say: Callable[[str], None]) -> dict[
 
 
 def _pictures(made: MadeShards, options: Options, say: Callable[[str], None]) -> dict[str, Any]:
-    from stoker_bench.peers import rows, torch_pillow, torch_tensor
+    from stoker_bench import compat_pictures
 
-    listed = rows.scan(made.shards)
-    pillow, tensor = torch_pillow.PillowDataset(listed), torch_tensor.TensorDataset(listed)
+    root = compat_pictures.files_of(made)
+    pillow, tensor = compat_pictures.pillow(root), compat_pictures.tensors(root)
     with contextlib.ExitStack() as stack:
         contenders = list(_contenders(pillow, tensor, options, stack))
         for contender in contenders:
@@ -208,8 +208,8 @@ def markdown(report: dict[str, Any]) -> str:
     if "pictures" in report:
         ratios = report["pictures"]["ratios"]
         lines += [
-            f"| images/s, Pillow transforms, processes | {spread(ratios['processes'], 2)} | ≥ 1.1 |",
-            f"| images/s, decode_jpeg and v2 transforms, processes | {spread(ratios['tensors'], 2)} | |",
+            f"| images/s, ImageFolder, Pillow transforms, processes | {spread(ratios['processes'], 2)} | ≥ 1.1 |",
+            f"| images/s, ImageFolder, decode_jpeg and v2 transforms, processes | {spread(ratios['tensors'], 2)} | |",
             f"| … our threads against torch's processes | {spread(ratios['threads'], 2)} | |",
         ]
     for batch_size, small in report.get("small", {}).items():

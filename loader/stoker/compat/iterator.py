@@ -186,7 +186,7 @@ class WorkerIterator(Iteration):
         worker_index = lost.worker_index
         num_deaths = self._window.lost(worker_index) if lost.is_fault else 0
         if num_deaths >= MAX_DEATHS:
-            raise self._failed(f"{lost.cause}; it is the worker no. {num_deaths} that this batch has cost")
+            raise self._failed(f"{lost.cause}; the batch it had begun has now cost {num_deaths} workers")
         state = self._heard_states.get(worker_index)
         if self._is_iterable and not hasattr(self._dataset, "load_state_dict"):
             raise self._failed(
@@ -194,12 +194,15 @@ class WorkerIterator(Iteration):
             )
         _LOG.warning("%s; another worker takes its place", lost.cause)
         self._crew.replace(worker_index, state)
-        for _, task in self._window.unmade_of(worker_index):
-            self._crew.submit(worker_index, task)
+        for order in self._window.unmade_of(worker_index):
+            if order not in self._unsent:
+                self._crew.submit(*order)
 
     def _failed(self, text: str) -> WorkerError:
         self._failure = WorkerError(text)
         self._give_back.detach()
+        if self._persistent_workers and (loader := self._loader()) is not None:
+            loader._iterator = None  # the next iteration has workers of its own
         self._crew.close()
         return self._failure
 
