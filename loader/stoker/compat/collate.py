@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,6 +26,16 @@ def install(pool: BufferPool) -> None:
 
     torchs.default_collate_fn_map[torch.Tensor] = collate_tensor_fn
     torchs.collate_tensor_fn = collate_tensor_fn
+
+
+def into(pool: BufferPool) -> Callable[[Any], Any]:
+    """Return a function that gives what torch's ``default_collate`` gives, in memory of ``pool``."""
+
+    def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+        return _stack(batch, collate_fn_map, pool)
+
+    functions = {**torchs.default_collate_fn_map, torch.Tensor: collate_tensor_fn}
+    return lambda samples: torchs.collate(samples, collate_fn_map=functions)
 
 
 def _stack(batch: Any, collate_fn_map: Any, pool: BufferPool) -> Any:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import queue
 import sys
 import threading
+import time
 import traceback
-import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+from torch.utils.data import default_collate
+
+from stoker import leaving
+from stoker.batch.pool import BufferPool
+from stoker.compat import collate
 from stoker.compat.crew import Event, Failed, Job, Made, Task
 from stoker.compat.fetch import fetcher_of
 from stoker.errors import ClosedError, SpecError
 
 if TYPE_CHECKING:
     from types import FrameType
+
+
+CLOSE_S: Final = 1.5
+"""How long closing waits for what the threads have in hand."""
 
 
 class ThreadCrew:
@@ -26,9 +38,9 @@ class ThreadCrew:
 
     def __init__(self, num_workers: int) -> None:
         self._desk = _Desk(num_workers)
+        self._collate = collate.into(BufferPool())
         self._job: Job | None = None
-        self._threads: list[threading.Thread] = []
-        weakref.finalize(self, self._desk.close)  # it waits for nothing
+        leaving.close_later(self, self._desk)
 
     @property
     def num_workers(self) -> int:
@@ -43,12 +55,8 @@ class ThreadCrew:
             )
         self._desk.run += 1
         self._desk.withdrawn.clear()
-        self._job = job
-        while len(self._threads) < self.num_workers:
-            index = len(self._threads)
-            thread = threading.Thread(target=_work, args=(self._desk, index), name=f"stoker-fetch-{index}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._job = replace(job, collate_fn=self._collate) if job.collate_fn is default_collate else job
+        self._desk.start()
 
     def submit(self, worker_index: int, task: Task) -> None:
         """See :class:`stoker.compat.crew.Crew`."""
@@ -78,7 +86,7 @@ class ThreadCrew:
 
     def waits_for(self, worker_index: int) -> str:
         """See :class:`stoker.compat.crew.Crew`."""
-        thread = self._threads[worker_index]
+        thread = self._desk.threads[worker_index]
         frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
         where = "".join(traceback.format_stack(frame)[-3:]) if frame is not None else "it has ended\n"
         return f"thread {thread.name}:\n{where}"
@@ -88,7 +96,7 @@ class ThreadCrew:
         return True
 
     def close(self) -> None:
-        """See :class:`stoker.compat.crew.Crew`. A thread that is in users' code ends with that."""
+        """See :class:`stoker.compat.crew.Crew`. A thread that is in users' code for longer ends with that."""
         self._desk.close()
 
 
@@ -97,30 +105,59 @@ class _Desk:
 
     def __init__(self, num_workers: int) -> None:
         self.run = 0
+        self.threads: list[threading.Thread] = []
         self.withdrawn: set[tuple[int, int, int]] = set()
         self.events: queue.SimpleQueue[tuple[int, Event] | None] = queue.SimpleQueue()
         self.tasks: list[queue.SimpleQueue[tuple[int, Job, Task] | None]] = [
             queue.SimpleQueue() for _ in range(num_workers)
         ]
 
+    def wants(self, run: int) -> bool:
+        return run == self.run
+
+    def start(self) -> None:
+        while len(self.threads) < len(self.tasks):
+            index = len(self.threads)
+            thread = threading.Thread(target=_work, args=(self, index), name=f"stoker-fetch-{index}", daemon=True)
+            self.threads.append(thread)
+            thread.start()
+
     def close(self) -> None:
+        """Let the threads end: the interpreter's exit, while one is in native code, would abort the process."""
         self.run += 1
         self.events.put(None)
         for tasks in self.tasks:
             tasks.put(None)
+        deadline_s = time.monotonic() + CLOSE_S
+        for thread in self.threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
 
 
 def _work(desk: _Desk, index: int) -> None:
     while (order := desk.tasks[index].get()) is not None:
         run, job, task = order
-        if run == desk.run and (run, index, task.batch_index) not in desk.withdrawn:
-            desk.events.put((run, _fetch(index, job, task)))
+        if desk.wants(run) and (run, index, task.batch_index) not in desk.withdrawn:
+            desk.events.put((run, _fetch(index, job, task, partial(desk.wants, run))))
         del order, job, task  # nothing of the user's is kept while it waits
 
 
-def _fetch(index: int, job: Job, task: Task) -> Event:
+def _fetch(index: int, job: Job, task: Task, is_wanted: Callable[[], bool]) -> Event:
     try:
-        value = fetcher_of(job, job.dataset, job.collate_fn).fetch(task)
+        value = fetcher_of(job, _Watched(job.dataset, is_wanted), job.collate_fn).fetch(task)
     except BaseException as error:  # noqa: BLE001  # the thread's outermost loop: the trainer raises it
         return Failed(index, task.batch_index, error)
     return Made(index, task.batch_index, value)
+
+
+class _Watched:
+    """A dataset that gives no more samples once the batch is not wanted, so that closing need not wait for it all."""
+
+    def __init__(self, dataset: Any, is_wanted: Callable[[], bool]) -> None:
+        self._dataset = dataset
+        self._is_wanted = is_wanted
+        self.__getitems__ = getattr(dataset, "__getitems__", None)
+
+    def __getitem__(self, key: Any) -> Any:
+        if not self._is_wanted():
+            raise ClosedError("the batch is not wanted any more")
+        return self._dataset[key]

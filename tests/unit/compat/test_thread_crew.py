@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import default_collate
 
 from stoker.compat.crew import Failed, Job, Made, Task
 from stoker.compat.thread_crew import ThreadCrew
@@ -82,6 +84,40 @@ def test_what_an_earlier_iteration_asked_for_is_not_told(crew: ThreadCrew) -> No
     assert crew.receive(WAIT_S) == Made(0, 0, ["new"])
     assert crew.receive(0) is None
     assert not gate.entered.acquire(blocking=False), "the second task was fetched in vain"
+
+
+def test_a_batch_that_is_not_wanted_any_more_ends_with_the_sample_in_hand(crew: ThreadCrew) -> None:
+    gate = Gate()
+    crew.begin(job_of(gate))
+    crew.submit(0, Task(0, [0, 1]))
+    assert gate.entered.acquire(timeout=WAIT_S)
+    crew.begin(job_of(["new"]))
+    crew.submit(0, Task(0, [0]))
+    gate.open.set()
+    assert crew.receive(WAIT_S) == Made(0, 0, ["new"])
+    assert not gate.entered.acquire(blocking=False), "the second sample was fetched in vain"
+
+
+def test_a_dataset_may_fetch_a_batch_at_once(crew: ThreadCrew) -> None:
+    class Together:
+        def __getitems__(self, keys: list[int]) -> list[int]:
+            return [key * 10 for key in keys]
+
+    crew.begin(job_of(Together()))
+    crew.submit(0, Task(0, [1, 2]))
+    assert crew.receive(WAIT_S) == Made(0, 0, [10, 20])
+
+
+def test_default_collate_gives_what_torchs_gives(crew: ThreadCrew) -> None:
+    samples = [{"image": torch.full((100, 100), float(i)), "label": i, "name": str(i)} for i in range(3)]
+    crew.begin(job_of(samples, collate_fn=default_collate))
+    crew.submit(0, Task(0, [2, 1]))
+    event = crew.receive(WAIT_S)
+    assert isinstance(event, Made)
+    expected = default_collate([samples[2], samples[1]])
+    assert torch.equal(event.value["image"], expected["image"])
+    assert torch.equal(event.value["label"], expected["label"])
+    assert event.value["name"] == expected["name"]
 
 
 def test_an_error_comes_with_its_sample(crew: ThreadCrew) -> None:
