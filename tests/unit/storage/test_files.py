@@ -24,7 +24,7 @@ def test_reads_keep_no_descriptor_open(tmp_path: Path) -> None:
     path.write_bytes(b"0123456789")
     before = open_descriptors()
     kept = [FileStore().read(str(path), 0, 10) for _ in range(300)]
-    assert open_descriptors() == before
+    assert open_descriptors() <= before, "fewer: what other tests left was collected meanwhile"
     assert all(bytes(view) == b"0123456789" for view in kept)
 
 
