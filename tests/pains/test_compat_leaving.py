@@ -45,6 +45,7 @@ def assert_gone(pids: list[int]) -> None:
         ("forgotten", 0),
         ("stuck", 0),
         ("pinned", 0),
+        ("threaded", 0),
         ("raise_in_loop", 1),
     ],
 )
@@ -66,6 +67,14 @@ def test_a_program_ends_in_time(name: str, status: int) -> None:
         assert errors.count("Traceback") == 1
     else:
         assert errors == ""
+
+
+def test_a_thread_that_reads_while_the_program_ends_is_told() -> None:
+    """Pain 26: the exit does not wait for it, and it hears that the loader was closed."""
+    ran = run("read_in_a_thread")
+    assert ran.returncode == 0
+    assert ran.stderr.count("Traceback") <= 1, ran.stderr
+    assert not ran.stderr or ran.stderr.rstrip().endswith("ClosedError: the workers of this loader are closed")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

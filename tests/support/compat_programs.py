@@ -115,6 +115,37 @@ def forgotten() -> None:
     _leave()
 
 
+class Products(torch.utils.data.Dataset[torch.Tensor]):
+    """Samples that take long in native code."""
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.rand(500, 500) @ torch.rand(500, 500)
+
+
+def threaded() -> None:
+    """Threads of the program itself are at work when it ends."""
+    batches = iter(DataLoader(Products(), batch_size=64, num_workers=2, worker_method="thread"))
+    next(batches)
+    _kept.append(batches)
+    _leave()
+
+
+def read_in_a_thread() -> None:
+    """A thread that nobody waits for reads on while the program ends."""
+    enough = threading.Event()
+
+    def read() -> None:
+        for number, _ in enumerate(DataLoader(range(1 << 30), batch_size=2, num_workers=2)):  # type: ignore[arg-type]
+            if number == 50:
+                enough.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    assert enough.wait(60)
+
+
 def stuck() -> None:
     """Go while a sample does not come."""
     _kept.append(iter(DataLoader(Stuck(100), num_workers=2)))

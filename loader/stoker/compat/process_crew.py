@@ -40,7 +40,6 @@ class ProcessCrew:
         self._method: Final = method
         self._name = name
         self._pid = os.getpid()
-        self._is_closed = False
         self._members: dict[int, Member] = {}
         self._ready: deque[Member] = deque()
         self._run = 0
@@ -131,7 +130,6 @@ class ProcessCrew:
         """See :class:`stoker.compat.crew.Crew`. A worker that is busy in users' code is killed after a second."""
         if self._pid != os.getpid():
             return  # the workers are the parent's
-        self._is_closed = True
         self._staff.close()
         self._finalizer.detach()
 
@@ -141,7 +139,7 @@ class ProcessCrew:
                 f"the workers of this loader belong to process {self._pid}, from which this one ({os.getpid()}) was "
                 "forked; begin a new iteration here, over a loader made here"
             )
-        if self._is_closed:
+        if self._staff.is_closed:
             raise ClosedError("the workers of this loader are closed")
 
     # -- beginning -----------------------------------------------------------------------------------------------------
@@ -202,6 +200,7 @@ class ProcessCrew:
                         self._ready.append(member)
                     return event
         except ChannelClosedError:
+            self._check()  # it may be this side that hung up, in another thread
             return Lost(member.worker_index, member.lose(time.monotonic()))
         except OSError as error:  # no descriptor, or no address space, left for its memory
             member.process.kill()
@@ -229,7 +228,7 @@ class _Staff:
         self._pid = os.getpid()
         self._processes: list[WorkerProcess] = []
         self._payload: Payload | None = None
-        self._is_closed = False
+        self.is_closed = False
 
     @property
     def fds(self) -> tuple[int, ...]:
@@ -245,7 +244,7 @@ class _Staff:
     def hire(self, processes: list[WorkerProcess]) -> None:
         """Take processes on; those that have ended are forgotten."""
         self._processes = [*(process for process in self._processes if process.ending() is None), *processes]
-        if self._is_closed:  # by another thread, meanwhile
+        if self.is_closed:  # by another thread, meanwhile
             self.dismiss()
 
     def dismiss(self) -> None:
@@ -257,7 +256,7 @@ class _Staff:
         """End everything."""
         if self._pid != os.getpid():
             return
-        self._is_closed = True
+        self.is_closed = True
         self.dismiss()
         payload, self._payload = self._payload, None
         if payload is not None:

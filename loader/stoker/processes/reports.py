@@ -48,6 +48,10 @@ class Reports:
             report, fds, _, _ = socket.recv_fds(self._sock, _MAX_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         except ConnectionResetError:
             report, fds = b"", []
+        except OSError:
+            if self._sock.fileno() >= 0:
+                raise
+            return False  # closed by another thread at this moment
         content = report[1:]
         match report[:1]:
             case b"S":
