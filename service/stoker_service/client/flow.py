@@ -19,6 +19,7 @@ from stoker_service.client.owners import Assignment, Owner
 from stoker_service.client.stall import LaneView
 from stoker_service.client.stats import Counters
 from stoker_service.client.stream import Arrival, LaneStream, OpenCall
+from stoker_service.client.ticks import ticks
 
 MISSED_BEATS: Final = 3
 """A call on which nothing is heard for so many beats is given up."""
@@ -222,19 +223,9 @@ class Flow:
     # -- watch --------------------------------------------------------------------------------------------------------
 
     def _run_watch(self) -> None:
-        tick_s = self._means.control.beat_s / 2
-        before_s = time.monotonic()
-        while not self._closed:
-            try:
-                self._stop_watch.get(timeout=tick_s)
-            except queue.Empty:
-                pass
-            else:
+        for heard_s in ticks(self._means.control.beat_s / 2, self._stop_watch):
+            if self._closed:
                 return
-            now_s = time.monotonic()
-            # a process that was stopped, or that could not run Python for long, has not listened meanwhile
-            heard_s = min(now_s - before_s, 1.5 * tick_s)
-            before_s = now_s
             for call in self._silent(heard_s):
                 limit_s = MISSED_BEATS * call.peer.beat_s
                 call.cancel(f"{call.peer.owner} was silent for {limit_s:g} s")

@@ -16,6 +16,7 @@ from stoker_service.client.flow import MISSED_BEATS
 from stoker_service.client.order_call import OrderCall, request_for
 from stoker_service.client.owners import Assignment
 from stoker_service.client.remote_worker import News, RemoteWorker
+from stoker_service.client.ticks import ticks
 
 CLOSE_S: Final = 1.5
 """How long closing waits for threads; what has not ended by then is a daemon."""
@@ -124,21 +125,7 @@ class Office:
     # -- the thread that watches --------------------------------------------------------------------------------------
 
     def _run_watch(self) -> None:
-        tick_s = self.control.beat_s / 2
-        before_s = time.monotonic()
-        num_ticks = 0
-        while True:
-            try:
-                self._stop_watch.get(timeout=tick_s)
-            except queue.Empty:
-                pass
-            else:
-                return
-            now_s = time.monotonic()
-            # a process that was stopped, or that could not run Python for long, has not listened meanwhile
-            heard_s = min(now_s - before_s, 1.5 * tick_s)
-            before_s = now_s
-            num_ticks += 1
+        for num_ticks, heard_s in enumerate(ticks(self.control.beat_s / 2, self._stop_watch), 1):
             for worker in self._present():
                 call = worker.call
                 if call is not None:

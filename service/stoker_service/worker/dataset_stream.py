@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -14,17 +13,16 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from stoker.errors import ClosedError, SpecError, StokerError
+from stoker.errors import SpecError
 from stoker.processes.launch import launch
 from stoker.processes.payload import Payload
 from stoker_proto.v1 import stream_pb2
 from stoker_service import versions
 from stoker_service.transport import code
 from stoker_service.transport.cargo import new_hash
-from stoker_service.transport.errors import to_wire
 from stoker_service.worker.passing import Begun, Passing
 from stoker_service.worker.processes import Processes, Seat
-from stoker_service.worker.voice import LEAVING, Gone, Voice, await_hang_up
+from stoker_service.worker.voice import LEAVING, Gone, Voice
 
 PROGRAM: Final = "stoker.compat.worker:main"
 """What a process runs: the same as in local mode."""
@@ -91,20 +89,9 @@ class DatasetStream:
 
     def serve(self, command: bytes) -> None:
         """Serve until the client's end. Raises nothing."""
-        try:
-            self._serve(stream_pb2.StreamRequest.FromString(command))
-        except Gone:
-            pass
-        except ClosedError:  # what it needs is being closed, since the worker stops
-            with contextlib.suppress(Gone):
-                self._voice.say(LEAVING)
-        except Exception as error:  # noqa: BLE001  # the call's outermost place: the client must hear of it
-            if not isinstance(error, StokerError):
-                _LOG.error("a stream of a dataset failed", exc_info=error)
-            with contextlib.suppress(Gone):
-                self._voice.say(stream_pb2.Message(error=to_wire(error)))
-        await_hang_up(self._reader)
-        self._voice.end()
+        self._voice.attend(
+            self._reader, "a stream of a dataset", lambda: self._serve(stream_pb2.StreamRequest.FromString(command))
+        )
 
     def leave(self) -> None:
         """Look again whether to drain or leave; any thread."""

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from stoker.errors import ClosedError, SpecError, StokerError
+from stoker.errors import SpecError
 from stoker.memory.arena import Arena
 from stoker_proto.v1 import stream_pb2
 from stoker_service.transport.encode import slices
@@ -23,7 +23,7 @@ from stoker_service.worker.consumers import Key
 from stoker_service.worker.producer import Made, Producer
 from stoker_service.worker.producers import Producers
 from stoker_service.worker.request import Asked
-from stoker_service.worker.voice import LEAVING, Gone, Voice, await_hang_up
+from stoker_service.worker.voice import LEAVING, Gone, Voice
 
 MAX_IN_HAND: Final = 256
 """Batches in the arena that a client may have been sent and not have copied."""
@@ -87,20 +87,7 @@ class Stream:
 
     def serve(self, command: bytes) -> None:
         """Serve until the last batch, an error, or the client's end. Raises nothing."""
-        try:
-            self._serve(request.read(command))
-        except Gone:
-            pass
-        except ClosedError:  # what it needs is being closed, since the worker stops
-            with contextlib.suppress(Gone):
-                self._voice.say(LEAVING)
-        except Exception as error:  # noqa: BLE001  # the call's outermost place: the client must hear of it
-            if not isinstance(error, StokerError):
-                _LOG.error("a stream failed", exc_info=error)
-            with contextlib.suppress(Gone):
-                self._voice.say(stream_pb2.Message(error=to_wire(error)))
-        await_hang_up(self._reader)
-        self._voice.end()
+        self._voice.attend(self._reader, "a stream", lambda: self._serve(request.read(command)))
 
     def leave(self) -> None:
         """Ask the client to go elsewhere: after the batch in hand, or now if it is not waiting for any; any thread."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
 
+from stoker.errors import ClosedError, StokerError
 from stoker_proto.v1 import stream_pb2
 from stoker_service.transport.encode import SLICE_SCHEMA
+from stoker_service.transport.errors import to_wire
+
+_LOG: Final = logging.getLogger("stoker")
 
 LEAVING: Final = stream_pb2.Message(leaving=stream_pb2.Leaving())
 
@@ -43,6 +49,23 @@ class Voice:
                 self._writer.write_with_metadata(part, text)
             except (pa.ArrowException, OSError):
                 raise Gone from None
+
+    def attend(self, reader: Any, what: str, serve: Callable[[], None]) -> None:
+        """Serve a call, say what goes wrong, and wait for its client's end. Raises nothing."""
+        try:
+            serve()
+        except Gone:
+            pass
+        except ClosedError:  # what it needs is being closed, since the worker stops
+            with contextlib.suppress(Gone):
+                self.say(LEAVING)
+        except Exception as error:  # noqa: BLE001  # the call's outermost place: the client must hear of it
+            if not isinstance(error, StokerError):
+                _LOG.error("%s failed", what, exc_info=error)
+            with contextlib.suppress(Gone):
+                self.say(stream_pb2.Message(error=to_wire(error)))
+        await_hang_up(reader)
+        self.end()
 
     def end(self) -> None:
         """Say nothing more."""
