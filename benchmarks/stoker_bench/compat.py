@@ -64,12 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run(made: MadeShards, options: Options, say: Callable[[str], None]) -> dict[str, Any]:
-    """Return all figures as JSON values."""
+def run(
+    made: MadeShards, options: Options, say: Callable[[str], None], settle: Callable[[], None] = quiet.wait
+) -> dict[str, Any]:
+    """Return all figures as JSON values. ``settle`` returns when the machine is idle."""
     measured: dict[str, Callable[[], Any]] = {
-        "pictures": lambda: _pictures(made, options, say),
-        "small": lambda: _small(options, say),
-        "second-epoch": lambda: _second_epoch(options, say),
+        "pictures": lambda: _pictures(made, options, say, settle),
+        "small": lambda: _small(options, say, settle),
+        "second-epoch": lambda: _second_epoch(options, say, settle),
         "memory": lambda: _memory(options, say),
     }
     return {"options": asdict(options), **{part: measured[part]() for part in PARTS if part in options.parts}}
@@ -78,7 +80,9 @@ def run(made: MadeShards, options: Options, say: Callable[[str], None]) -> dict[
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-def _pictures(made: MadeShards, options: Options, say: Callable[[str], None]) -> dict[str, Any]:
+def _pictures(
+    made: MadeShards, options: Options, say: Callable[[str], None], settle: Callable[[], None]
+) -> dict[str, Any]:
     from stoker_bench import compat_pictures
 
     root = compat_pictures.files_of(made)
@@ -92,6 +96,7 @@ def _pictures(made: MadeShards, options: Options, say: Callable[[str], None]) ->
             options.num_rounds,
             options.num_batches,
             lambda index, name, rate: say(f"round {index + 1}: {name}: {rate:,.0f} images/s"),
+            settle,
         )
     pairs = {"processes": ("stoker", "torch"), "tensors": ("stoker-tensor", "torch-tensor")}
     pairs["threads"] = ("threads-tensor", "torch-tensor")
@@ -122,7 +127,7 @@ def _contenders(pillow: Any, tensor: Any, options: Options, stack: contextlib.Ex
 # -- small samples -----------------------------------------------------------------------------------------------------
 
 
-def _small(options: Options, say: Callable[[str], None]) -> dict[str, Any]:
+def _small(options: Options, say: Callable[[str], None], settle: Callable[[], None]) -> dict[str, Any]:
     from stoker_bench.compat_data import SmallTensors
     from stoker_bench.peers.torch_loader import TorchLoader
 
@@ -141,6 +146,7 @@ def _small(options: Options, say: Callable[[str], None]) -> dict[str, Any]:
                 options.num_rounds,
                 num_batches,
                 lambda index, name, rate: say(f"round {index + 1}: {name}: {rate:,.0f} small samples/s"),
+                settle,
             )
         ratio = rounds.ratios(rates, "stoker")["torch"]
         speeds = {name: asdict(Spread.of(values)) for name, values in rates.items()}
@@ -151,7 +157,7 @@ def _small(options: Options, say: Callable[[str], None]) -> dict[str, Any]:
 # -- the second epoch --------------------------------------------------------------------------------------------------
 
 
-def _second_epoch(options: Options, say: Callable[[str], None]) -> dict[str, Any]:
+def _second_epoch(options: Options, say: Callable[[str], None], settle: Callable[[], None]) -> dict[str, Any]:
     """Seconds from ``iter()`` to the first batch of the second epoch, workers not persistent, the usual default."""
     from stoker_bench.compat_data import Heavy
     from stoker_bench.peers.torch_loader import LOADERS
@@ -164,7 +170,7 @@ def _second_epoch(options: Options, say: Callable[[str], None]) -> dict[str, Any
             more = {"multiprocessing_context": context} if context else {}
             loader = LOADERS[which](dataset, batch_size=32, num_workers=options.num_workers, **more)
             next(iter(loader))
-            quiet.wait()
+            settle()
             begun_s = time.perf_counter()
             iterator = iter(loader)
             next(iterator)

@@ -62,7 +62,7 @@ class _OneName(type):
 
 
 class DataLoader(metaclass=_OneName):
-    """Iterates the batches that a pipeline gives to one rank.
+    """Iterates the batches that a pipeline gives to one rank; of a torch dataset it makes a stoker.compat.DataLoader.
 
     A batch is a dict of columns: tensors or arrays with the batch as first dimension, ``"__key__"`` a list of str,
     and ``"__mask__"`` (bool, False for filler and replaced samples) where a policy can make one false. What comes in

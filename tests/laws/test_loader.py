@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import stoker
 from stoker import ops
 from stoker.testing import assert_equal_batches, assert_exactly_once, assert_resumable, keys_of
+from support.loading import pictures
 from support.shards import make_shards
 
 ROWS = (7, 11, 2, 30, 1, 9)
@@ -46,18 +47,6 @@ def texts(shards: str, **arguments: Any) -> stoker.Pipeline:
     """A pipeline over small chunks, so that windows and lanes have something to mix."""
     source = stoker.tar(shards, chunk_bytes=arguments.pop("chunk_bytes", 4096))
     return stoker.Pipeline(source, [ops.Label("cls")], **{"batch_size": 4, "shuffle": True, **arguments})
-
-
-def pictures(shards: str, **arguments: Any) -> stoker.Pipeline:
-    steps = [
-        ops.DecodeImage("jpg", to="image"),
-        ops.RandomResizedCrop("image", 24),
-        ops.RandomHorizontalFlip("image"),
-        ops.Label("cls"),
-        *arguments.pop("more", []),
-    ]
-    source = stoker.tar(shards, chunk_bytes=8192)
-    return stoker.Pipeline(source, steps, **{"batch_size": 4, "shuffle": True, "window": 3, **arguments})
 
 
 def load(pipeline: stoker.Pipeline, rank: int = 0, world_size: int = 1, **options: Any) -> stoker.DataLoader:
@@ -94,7 +83,7 @@ def test_without_shuffle_the_keys_come_in_the_order_of_the_shards(text_shards: s
 def test_threads_and_delays_change_neither_ids_nor_pixels(picture_shards: str, num_threads: int) -> None:
     with load(pictures(picture_shards), num_threads=1) as loader:
         expected = list(loader)
-    with load(pictures(picture_shards, more=[ops.Map(dawdle)]), num_threads=num_threads) as loader:
+    with load(pictures(picture_shards, ops.Map(dawdle)), num_threads=num_threads) as loader:
         assert_equal_batches(list(loader), expected)
 
 

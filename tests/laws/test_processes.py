@@ -17,7 +17,7 @@ import stoker
 from stoker import ops
 from stoker.errors import DataError, SampleError, TooManyBadSamplesError
 from stoker.testing import assert_equal_batches, assert_exactly_once
-from support.loading import load
+from support.loading import load, pictures
 from support.process_programs import noting_pids, pids_in
 from support.servers import Bucket
 from support.shards import make_broken_shard, make_shards, tar_bytes
@@ -37,18 +37,6 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("broken")
     make_broken_shard(folder / "broken.tar", 20)
     return f"{folder}/broken.tar"
-
-
-def pictures(shards: str, *more: Any, **arguments: Any) -> stoker.Pipeline:
-    steps = [
-        ops.DecodeImage("jpg", to="image"),
-        ops.RandomResizedCrop("image", 24),
-        ops.RandomHorizontalFlip("image"),
-        ops.Label("cls"),
-        *more,
-    ]
-    source = stoker.tar(shards, chunk_bytes=8192)
-    return stoker.Pipeline(source, steps, **{"batch_size": 4, "shuffle": True, "window": 3, **arguments})
 
 
 def rows_seen(loader: stoker.DataLoader, num_epochs: int = 1) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ def shards(tmp_path: Path) -> str:
 )
 def test_a_program_ends_in_time(shards: str, name: str, status: int) -> None:
     """Pain 26: a program with a live loader ends within 2 s of its last line, with its own exit status and text."""
-    with _started(name, shards) as program:
+    with programs.started(programs.command(name, shards)) as program:
         lines = []
         for line in _lines(program):
             lines.append(json.loads(line))
@@ -58,7 +57,7 @@ def test_a_program_ends_in_time(shards: str, name: str, status: int) -> None:
 
 def test_ctrl_c_ends_a_program(shards: str) -> None:
     """Pain 26: Ctrl-C ends a training loop within 2 s, as it ends any Python program."""
-    with _started("interrupted", shards) as program:
+    with programs.started(programs.command("interrupted", shards)) as program:
         assert next(_lines(program)) == '"training"\n'
         with programs.in_time():
             program.send_signal(signal.SIGINT)
@@ -70,7 +69,7 @@ def test_ctrl_c_ends_a_program(shards: str) -> None:
 
 def test_a_second_ctrl_c_ends_a_program_that_is_closing(shards: str) -> None:
     """Pain 26: Ctrl-C wakes a wait for a batch; a second one while the loader closes ends the program at once."""
-    with _started("interrupted_twice", shards) as program:
+    with programs.started(programs.command("interrupted_twice", shards)) as program:
         lines = _lines(program)
         assert next(lines) == '"training"\n'
         with programs.in_time():
@@ -91,29 +90,13 @@ def test_ctrl_c_ends_a_wait_for_a_store_that_stalls(tmp_path: Path, stalls_at: s
         if stalls_at == "read":
             load(stoker.Pipeline(stoker.tar(url, manifest=manifest), [], batch_size=1)).close()
         server.scripts["/a.tar"].extend([Stall()] * 50)
-        with _started("read", url, manifest) as program:
+        with programs.started(programs.command("read", url, manifest)) as program:
             assert server.stalling.wait(programs.DEADLINE_S)
             with programs.in_time():
                 program.send_signal(signal.SIGINT)
                 _, errors = program.communicate(timeout=programs.DEADLINE_S)
     assert program.returncode == -signal.SIGINT
     assert errors.rstrip().endswith("KeyboardInterrupt")
-
-
-@contextmanager
-def _started(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    program = subprocess.Popen(
-        programs.command(name, *arguments),
-        env=programs.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield program
-    finally:
-        program.kill()
-        program.communicate()
 
 
 def _lines(program: subprocess.Popen[str]) -> Iterator[str]:

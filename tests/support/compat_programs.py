@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -42,21 +42,9 @@ def run(name: str, *arguments: str, under: tuple[str, ...] = ()) -> subprocess.C
     )
 
 
-@contextmanager
-def started(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that runs; it is killed behind the block, if it has not ended."""
-    program = subprocess.Popen(
-        [sys.executable, "-m", _MODULE, name, *arguments],
-        env=programs.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield program
-    finally:
-        program.kill()
-        program.communicate()
+def started(name: str, *arguments: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """See :func:`support.programs.started`."""
+    return programs.started([sys.executable, "-m", _MODULE, name, *arguments])
 
 
 def descendants(pid: int) -> list[int]:

@@ -7,12 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import stoker
+from stoker import ops
 from support.shards import write_tar
 
 
 def load(pipeline: stoker.Pipeline, rank: int = 0, world_size: int = 1, **options: Any) -> stoker.DataLoader:
     """A loader of NumPy batches, whatever the environment says about ranks."""
     return stoker.DataLoader(pipeline, rank=rank, world_size=world_size, **{"output": "numpy", **options})
+
+
+def pictures(shards: str, *more: Any, **settings: Any) -> stoker.Pipeline:
+    """A pipeline that crops and flips at random, over small chunks and windows."""
+    steps = [
+        ops.DecodeImage("jpg", to="image"),
+        ops.RandomResizedCrop("image", 24),
+        ops.RandomHorizontalFlip("image"),
+        ops.Label("cls"),
+        *more,
+    ]
+    source = stoker.tar(shards, chunk_bytes=8192)
+    return stoker.Pipeline(source, steps, **{"batch_size": 4, "shuffle": True, "window": 3, **settings})
 
 
 def batches_of(pipeline: stoker.Pipeline, rank: int = 0, world_size: int = 1, **options: Any) -> list[dict[str, Any]]:

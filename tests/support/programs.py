@@ -55,6 +55,19 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(roots), "MALLOC_ARENA_MAX": "1"}
 
 
+@contextmanager
+def started(command_line: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A program that runs; it is killed behind the block, if it has not ended."""
+    program = subprocess.Popen(
+        command_line, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield program
+    finally:
+        program.kill()
+        program.communicate()
+
+
 def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program to its end. Raises subprocess.TimeoutExpired if it hangs."""
     return subprocess.run(

@@ -25,6 +25,7 @@ from stoker.compat.progress import Progress
 from stoker.compat.state import Saved, from_state, to_state
 from stoker.compat.thread_crew import ThreadCrew
 from stoker.errors import ClosedError, SpecError
+from stoker.pipeline import Pipeline
 from stoker.processes.launch import StartMethod, warm
 
 T_co = TypeVar("T_co", covariant=True)
@@ -52,7 +53,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         persistent_workers: with True, workers keep their copy of the dataset as it is. Otherwise each iteration begins
             with a new copy of the dataset as it is then, in the same processes.
         worker_method: ``"thread"``: threads instead of processes, for map-style datasets that release the interpreter's
-            lock; ``"auto"`` measures that on the first batches.
+            lock; ``"auto"`` measures that on a few samples.
         seeding: ``"worker"``: the generators of Python, NumPy and torch are seeded in each worker as torch does, so
             random numbers depend on ``num_workers``. ``"sample"``: they are seeded anew for each sample, so that random
             numbers are the same for any number of workers, 0 included, on a service, and after a resume. The default
@@ -90,6 +91,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         service: str | None = None,
         job: str = "default",
     ) -> None:
+        if isinstance(dataset, Pipeline):
+            raise SpecError("a stoker.Pipeline is no torch dataset: take stoker.DataLoader(pipeline)")
         if worker_method is None:
             worker_method = "auto" if num_workers == "auto" else "multiprocessing"
         if num_workers == "auto":
@@ -123,19 +126,24 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         if self.num_workers > 0 and self.prefetch_factor == 0:
             raise SpecError("prefetch_factor=0 lets workers make nothing; give 1 or more")
         self._is_iterable = isinstance(dataset, IterableDataset)
-        self._idle: deque[Crew] = deque()
-        self._crews: weakref.WeakSet[Crew] = weakref.WeakSet()
-        self._pid = os.getpid()
+        self._begin_without_workers()
         self._closed = False
         may_replicate = replicas == "once" and num_workers > 1 and worker_init_fn is None
         self._knows_workers: bool | None = None if may_replicate else True
         self._resolved_method: Method | None = None
         self._saved: Saved | None = None
         self._loaded: dict[str, Any] = {}
-        self._progress: Progress | None = None
-        self._times = Times()
         if num_workers > 0 and service is None and multiprocessing_context is None and worker_method != "thread":
             warm()
+
+    def _begin_without_workers(self) -> None:
+        """What a copy of a loader has of its own: workers, and what they are at."""
+        self._iterator = None
+        self._idle: deque[Crew] = deque()
+        self._crews: weakref.WeakSet[Crew] = weakref.WeakSet()
+        self._pid = os.getpid()
+        self._progress: Progress | None = None
+        self._times = Times()
 
     # -- iterating ----------------------------------------------------------------------------------------------------
 
@@ -241,15 +249,13 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._idle.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the workers and what they are at: a copy of a loader has its own."""
+        """All but what :meth:`_begin_without_workers` makes."""
         own = {"_idle", "_crews", "_pid", "_progress", "_iterator", "_times"}
         return {name: value for name, value in vars(self).items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        vars(self).update(
-            _idle=deque(), _crews=weakref.WeakSet(), _pid=os.getpid(), _progress=None, _iterator=None, _times=Times()
-        )
+        self._begin_without_workers()
 
     def __enter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker_bench import compat, quiet, rounds
+from stoker_bench import compat
 from stoker_bench.compat import Options
 from stoker_bench.compat_data import paths
 from stoker_bench.datasets import PhotoShards, make
@@ -18,12 +18,10 @@ TINY = Options(
 
 @pytest.mark.filterwarnings("ignore:The image decoding and encoding capabilities of TorchVision:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-def test_every_part_is_measured_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quiet, "wait", lambda: None)  # the tests that run beside this one
-    monkeypatch.setattr(rounds.measure, "__defaults__", (lambda: None,))
+def test_every_part_is_measured_and_shown(tmp_path: Path) -> None:
     made = make(PhotoShards(num_shards=1, rows_per_shard=8), tmp_path / "shards")
     said: list[str] = []
-    report = compat.run(made, TINY, said.append)
+    report = compat.run(made, TINY, said.append, settle=lambda: None)  # other tests run beside this one
     assert set(report) == {"options", *compat.PARTS}
     assert all(ratio["low"] > 0 for ratio in report["pictures"]["ratios"].values())
     assert len(report["memory"]["stoker"]) == 4

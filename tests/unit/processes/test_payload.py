@@ -409,11 +409,10 @@ def test_what_is_left_of_a_refusal_does_no_harm() -> None:
     for _ in range(3):
         ring = Holder(array=np.ones(100_000), view=np.ones(9000).data, names=[f"{i}" for i in range(5000)])
         ring.ring, ring.lock = ring, threading.Lock()  # type: ignore[attr-defined]
-        try:
+        with pytest.raises(SpecError) as refused:
             pack(ring, "ring")
-        except SpecError as error:
-            ring.error = error  # type: ignore[attr-defined]
-        del ring
+        ring.error = refused.value  # type: ignore[attr-defined]
+        del ring, refused
         gc.collect()  # Python crashes if a memoryview in a ring is cleared while its memory is lent
 
 
