@@ -61,3 +61,15 @@ def test_one_name_for_pipelines_and_torch_datasets() -> None:
     assert not isinstance(loader, mine)
     with pytest.raises(SpecError, match=r"derive it from stoker\.compat\.DataLoader"):
         mine([1, 2, 3])
+
+
+def test_the_torch_loader_refuses_a_pipeline_with_what_to_do(tmp_path: Path) -> None:
+    pipeline: Any = stoker.Pipeline(stoker.tar(tmp_path / "*.tar"), [], batch_size=1)
+    with pytest.raises(SpecError, match=r"take stoker\.DataLoader\(pipeline\)"):
+        compat.DataLoader(pipeline)
+
+
+def test_a_broken_number_of_workers_is_refused_in_torchs_words() -> None:
+    wrong: Any = 1.5
+    with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
+        compat.DataLoader([1, 2, 3], num_workers=wrong)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import weakref
 from collections import deque
@@ -123,6 +124,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        operator.index(num_workers)  # raises what torch raises when it begins to iterate
         if self.num_workers > 0 and self.prefetch_factor == 0:
             raise SpecError("prefetch_factor=0 lets workers make nothing; give 1 or more")
         self._is_iterable = isinstance(dataset, IterableDataset)
