@@ -14,7 +14,7 @@ from stoker_service.arguments import StorageOptions
 
 def bench(
     source: Annotated[
-        str, typer.Argument(help="Tar pattern, such as 's3://bucket/train-{0000..0146}.tar', or a folder.")
+        str, typer.Argument(help="Tar or Parquet pattern, such as 's3://bucket/train-{0000..0146}.tar', or a folder.")
     ],
     preset: Annotated[str, typer.Option(help="What is done to each sample.")] = "imagenet_train",
     batch_size: Annotated[int, typer.Option(min=1)] = 256,
@@ -23,15 +23,26 @@ def bench(
     output: Annotated[Literal["numpy", "torch"], typer.Option(help="What the trainer gets.")] = "numpy",
     fast: Annotated[bool, typer.Option("--fast", help="Plain bilinear instead of anti-aliased.")] = False,
     storage_option: StorageOptions = None,
+    chaos: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="For the cold rate, make storage behave as a cloud's, by a seed: gcs, s3, s3-far, flaky, throttled; "
+            "with changes, such as 'gcs,seed=3,latency_ms=80,rate=50' (see stoker.storage.chaos.profile).",
+        ),
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> None:
     """Measure how fast a source gives batches: cold, warm, and ceiling (batches already made)."""
     from rich.console import Console
 
+    from stoker.storage.chaos import profile
     from stoker_bench import rates, report
 
     options = arguments.storage_options(storage_option)
-    scenario = rates.Scenario(source, preset, batch_size, batches, output, threads, fast, options)
+    with arguments.wrong_usage():
+        profile.parse(chaos or "none")
+    scenario = rates.Scenario(source, preset, batch_size, batches, output, threads, fast, options, chaos)
     console = Console()
     with console.status("indexing") as status:
         measured = rates.measure_all(scenario, lambda name: status.update(f"measuring: {name}"))

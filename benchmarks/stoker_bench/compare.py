@@ -16,6 +16,7 @@ from stoker_bench import compat, datasets, gil, machine, rounds, service
 from stoker_bench.contender import Contender, Stream
 from stoker_bench.datasets import MadeShards, PhotoShards
 from stoker_bench.rounds import Spread
+from stoker_bench.storage import run as storage
 
 OURS = "stoker"
 TARGETS = {"torch-pillow": 2.5, "torch-tensor": 1.5, "bare-loop": 0.92}
@@ -53,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     of_service = service.Options(asked.rounds, 2 * asked.batches, batch_size=asked.batch_size)
     report["service"] = service.run(made, of_service, _say)
     report["compat"] = compat.run(made, compat.Options(asked.rounds, batch_size=asked.batch_size), _say)
+    report["storage"] = storage.run(made, storage.Options(), _say)
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
     (asked.out / "bench.md").write_text(markdown(report))
@@ -105,7 +107,9 @@ def markdown(report: dict[str, Any]) -> str:
     ]
     pages = ["\n".join(lines) + "\n"]
     pages += [
-        part.markdown(report[name]) for name, part in (("service", service), ("compat", compat)) if name in report
+        part.markdown(report[name])
+        for name, part in (("service", service), ("compat", compat), ("storage", storage))
+        if name in report
     ]
     return "\n".join(pages)
 

@@ -3,6 +3,8 @@
 *Cold*: nothing was read before; the pages of local files are dropped first. *Warm*: the same once more, with the bytes
 in this machine's page cache; the shards of an object store are copied here for it, if they are no more than 4 GiB.
 *Ceiling*: batches made before are only turned into what the trainer gets, which no faster decoder could go beyond.
+
+Where storage is to misbehave, it does so for the cold rate alone: for the others the bytes are here.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any, Literal
 
 import stoker
 from stoker.errors import SpecError
-from stoker.formats.source import Files, Source, Tar
+from stoker.formats.source import Files, Parquet, Source, Tar
 from stoker_bench import local_copy, measure, page_cache
 from stoker_bench.measure import Drive
 from stoker_service import arguments
@@ -38,10 +40,16 @@ class Scenario:
     num_threads: int | None = None
     fast: bool = False
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    chaos: str | None = None
 
     def opened(self) -> Source:
         """Return the source with its options."""
         return arguments.source([self.source], self.storage_options)
+
+    def misbehaving(self) -> Source:
+        """Return the source as it behaves with ``chaos``, if that is given."""
+        chaos = {"chaos": self.chaos} if self.chaos else {}
+        return arguments.source([self.source], {**(self.storage_options or {}), **chaos})
 
     def pipeline(self, source: Source) -> stoker.Pipeline:
         """Return the preset over a source."""
@@ -86,7 +94,7 @@ def measure_all(scenario: Scenario, progress: Callable[[RateName], None] | None 
     local = local_files(source)
     tell("cold")
     page_cache.forget(local)
-    rates = [_measure_loader("cold", scenario, pipeline)]
+    rates = [_measure_loader("cold", scenario, scenario.pipeline(scenario.misbehaving()))]
     tell("warm")
     rates += [_measure_loader("warm", scenario, pipeline)] if local else _measure_copy(scenario, source)
     tell("ceiling")
@@ -99,7 +107,7 @@ def local_files(source: Source) -> list[Path]:
     from stoker.storage.urls import local_path, scheme_of
 
     match source:
-        case Tar():
+        case Tar() | Parquet():
             urls = expand(source.patterns, source.storage_options or {})
             return [Path(local_path(url)) for url in urls if scheme_of(url) == "file"]
         case Files():
@@ -145,10 +153,8 @@ def _measure_loader(name: RateName, scenario: Scenario, pipeline: stoker.Pipelin
 
 def _measure_copy(scenario: Scenario, source: Source) -> list[Rate]:
     with tempfile.TemporaryDirectory(prefix="stoker-bench-") as folder:
-        pattern = local_copy.copy(source, Path(folder))
-        if pattern is None:
-            return []
-        return [_measure_loader("warm", scenario, scenario.pipeline(Tar((pattern,))))]
+        copied = local_copy.copy(source, Path(folder))
+        return [] if copied is None else [_measure_loader("warm", scenario, scenario.pipeline(copied))]
 
 
 def _measure_ceiling(scenario: Scenario, pipeline: stoker.Pipeline) -> Rate:

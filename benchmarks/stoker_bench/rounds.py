@@ -52,6 +52,22 @@ def measure(
     return found
 
 
+def of(
+    measured: Mapping[str, Callable[[], float]],
+    num_rounds: int,
+    settle: Callable[[], None],
+    tell: Callable[[str, float], None],
+) -> dict[str, list[float]]:
+    """Return the figure that each call gives, round by round, each round in another order."""
+    found: dict[str, list[float]] = {name: [] for name in measured}
+    for round_index in range(num_rounds):
+        for name in rotated(list(measured), round_index):
+            settle()
+            found[name].append(measured[name]())
+            tell(name, found[name][-1])
+    return found
+
+
 def ratios(found: Mapping[str, Sequence[float]], ours: str) -> dict[str, Spread]:
     """Return ours over each other contender, divided round by round."""
     return {name: _ratio(found[ours], rates) for name, rates in found.items() if name != ours}

@@ -78,8 +78,8 @@ class Process:
 class Service:
     """A dispatcher and ``num_workers`` workers, as the command line starts them; all else by default.
 
-    Each worker has ``num_threads`` decoding threads; ``worker_module`` takes what the command line takes. Made in the
-    main thread, since the processes end with the thread that made them.
+    Each worker has ``num_threads`` decoding threads; ``worker_module`` takes what the command line takes, and is given
+    ``worker_options`` too. Made in the main thread, since the processes end with the thread that made them.
     """
 
     def __init__(
@@ -90,9 +90,10 @@ class Service:
         arena: bool = True,
         beat_s: float = 1.0,
         worker_module: str = "stoker_service",
+        worker_options: Sequence[str] = (),
     ) -> None:
         self._worker_module = worker_module
-        self._worker_options = [f"--threads={num_threads}", "--arena" if arena else "--no-arena"]
+        self._worker_options = [f"--threads={num_threads}", "--arena" if arena else "--no-arena", *worker_options]
         self._all: list[Process] = []
         self.workers: list[Process] = []
         self.url = ""

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import stoker
+from stoker.engine.chunk_source import ChunkSource
 from stoker.engine.feed import Work
 from stoker.engine.maker import Maker
 from stoker.engine.ticket import Ticket
@@ -68,9 +69,15 @@ class ReadyMaker(Maker):
     """A maker whose every batch is there: nothing is read, nothing decoded."""
 
     def __init__(
-        self, pipeline: stoker.Pipeline, dataset: Dataset, program: Program, pool: BufferPool, *others: Any
+        self,
+        pipeline: stoker.Pipeline,
+        dataset: Dataset,
+        source: ChunkSource,
+        program: Program,
+        pool: BufferPool,
+        *others: Any,
     ) -> None:
-        super().__init__(pipeline, dataset, program, pool, *others)
+        super().__init__(pipeline, dataset, source, program, pool, *others)
         self._started: queue.SimpleQueue[Ticket] = queue.SimpleQueue()
         # Of its own, as decoders are: whoever starts a ticket may hold a lock that on_made wants.
         arguments = (pipeline, pool)

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stoker import errors, ops
     from stoker.dataloader import DataLoader
-    from stoker.formats.source import files, tar
+    from stoker.formats.source import files, parquet, tar
     from stoker.pipeline import Pipeline
+    from stoker.storage.cache import CacheOptions
 
-__all__ = ["DataLoader", "Pipeline", "__version__", "errors", "files", "ops", "tar"]
+__all__ = ["CacheOptions", "DataLoader", "Pipeline", "__version__", "errors", "files", "ops", "parquet", "tar"]
 
 _HOME = {
+    "CacheOptions": "stoker.storage.cache",
     "DataLoader": "stoker.dataloader",
     "Pipeline": "stoker.pipeline",
     "files": "stoker.formats.source",
+    "parquet": "stoker.formats.source",
     "tar": "stoker.formats.source",
 }
 _MODULES = ("errors", "ops")

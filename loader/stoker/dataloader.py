@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -20,6 +21,7 @@ from stoker.errors import ClosedError, MissingDependencyError, SpecError, TooMan
 from stoker.pipeline import Pipeline
 from stoker.randomness import MAX_EPOCHS
 from stoker.state import from_state, to_state
+from stoker.storage.cache import CacheOptions
 from stoker.supply import SERVICE_GROUP, Delivery, OpenSupply, Supply, SupplyOptions
 
 if TYPE_CHECKING:
@@ -84,6 +86,8 @@ class DataLoader(metaclass=_OneName):
         device: torch only: batches are copied to this device.
         prefetch_bytes: batches made ahead, at most.
         read_bytes: chunks held and read ahead, at most, beyond what the next batch needs.
+        cache: where chunks from a bucket are kept for the next epoch and for other jobs: a folder on a local disk, or
+            :class:`stoker.CacheOptions` with budgets and a part in memory. Nothing is kept unless it is given.
         timeout_s: how long one batch may take before StallError names what it waits for.
         quarantine: a file that bad samples are appended to, as JSON lines.
         service: the address of a service, ``"stoker://host:port"``, whose workers make the batches; the same ones.
@@ -108,6 +112,7 @@ class DataLoader(metaclass=_OneName):
         device: Any = None,
         prefetch_bytes: int = DEFAULT_PREFETCH_BYTES,
         read_bytes: int | None = None,
+        cache: str | Path | CacheOptions | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         quarantine: str | Path | None = None,
         service: str | None = None,
@@ -124,9 +129,12 @@ class DataLoader(metaclass=_OneName):
         self._pin_memory, self._device = pin_memory, device
         options = SupplyOptions(prefetch_bytes, timeout_s, in_order, pin_memory, job)
         if service is None:
-            self._supply = _of_this_machine(pipeline, self.rank, options, num_workers, num_threads, read_bytes)
+            local = _Local(num_workers, num_threads, read_bytes, _cache_options(cache))
+            self._supply = _of_this_machine(pipeline, self.rank, options, local)
         else:
-            self._supply = _from_service(service, pipeline, self.rank, options, num_workers, num_threads, read_bytes)
+            _refuse_local(num_workers=num_workers or None, num_threads=num_threads, read_bytes=read_bytes, cache=cache)
+            open_supply: OpenSupply = services.opener(service, SERVICE_GROUP)
+            self._supply = open_supply(service, pipeline, self.rank, options)
         self._order = self._supply.order
         self._deal = Deal(pipeline, self._order.num_samples, self.rank)
         self._conversions: Counter[str] = Counter()
@@ -301,39 +309,39 @@ class DataLoader(metaclass=_OneName):
             raise ClosedError("this iterator is out of date: the loader was iterated again, skipped, or given a state")
 
 
-def _of_this_machine(
-    pipeline: Pipeline,
-    rank: ranks.Rank,
-    options: SupplyOptions,
-    num_workers: int,
-    num_threads: int | None,
-    read_bytes: int | None,
-) -> Supply:
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """What a supply of this machine may use."""
+
+    num_workers: int
+    num_threads: int | None
+    read_bytes: int | None
+    cache: CacheOptions | None
+
+
+def _of_this_machine(pipeline: Pipeline, rank: ranks.Rank, options: SupplyOptions, local: _Local) -> Supply:
     """The supply of this process's threads, or of worker processes."""
-    if not num_workers:
-        return LocalSupply(pipeline, rank, options, num_threads=num_threads, read_bytes=read_bytes)
+    limits: dict[str, Any] = {
+        "num_threads": local.num_threads,
+        "read_bytes": local.read_bytes,
+        "cache": local.cache,
+    }
+    if not local.num_workers:
+        return LocalSupply(pipeline, rank, options, **limits)
     from stoker.engine.process_supply import ProcessSupply  # what it needs is of no use to those without workers
 
-    return ProcessSupply(
-        pipeline, rank, options, num_workers=num_workers, num_threads=num_threads, read_bytes=read_bytes
-    )
+    return ProcessSupply(pipeline, rank, options, num_workers=local.num_workers, **limits)
 
 
-def _from_service(
-    url: str,
-    pipeline: Pipeline,
-    rank: ranks.Rank,
-    options: SupplyOptions,
-    num_workers: int,
-    num_threads: int | None,
-    read_bytes: int | None,
-) -> Supply:
-    """Open the supply of the entry point that is named after the URL's scheme."""
-    for name, value in (("num_workers", num_workers or None), ("num_threads", num_threads), ("read_bytes", read_bytes)):
+def _cache_options(cache: str | Path | CacheOptions | None) -> CacheOptions | None:
+    return CacheOptions(folder=str(cache)) if isinstance(cache, str | Path) else cache
+
+
+def _refuse_local(**given: object) -> None:
+    """With a service, the workers have settings of their own."""
+    for name, value in given.items():
         if value is not None:
             raise SpecError(f"{name}={value} is for this process; with service= the workers have their own, set there")
-    open_supply: OpenSupply = services.opener(url, SERVICE_GROUP)
-    return open_supply(url, pipeline, rank, options)
 
 
 def _check_pipeline(pipeline: object) -> None:

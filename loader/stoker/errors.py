@@ -15,6 +15,7 @@ A class says who must act and whether a retry can help::
     ├── StorageError (OSError)             the store answered with an error
     │   ├── NotFoundError                  nothing lies at this URL
     │   ├── AccessError                    credentials or rights
+    │   ├── ChangedError                   the object is not the one that was indexed; no retry helps, a new index does
     │   └── TransientError                 a retry may help: throttled, cut, stalled, unreachable
     ├── ServiceError (ConnectionError)     the service, or a worker of it, cannot be reached; a retry may help
     ├── WorkerError (RuntimeError)         a worker process died; the text names it, its signal and its samples
@@ -111,6 +112,10 @@ class NotFoundError(StorageError):
 
 class AccessError(StorageError):
     """The store refused: credentials or rights."""
+
+
+class ChangedError(StorageError):
+    """The object was replaced since it was indexed; the text names both versions."""
 
 
 class TransientError(StorageError):

@@ -26,6 +26,7 @@ from stoker import ops as all_ops
 from stoker.errors import SpecError
 from stoker.formats import source as sources
 from stoker.formats.source import Source
+from stoker.ops.cache import check_cache, without_cache
 from stoker.ops.op import Op
 from stoker.plan.steps import Tail
 from stoker.spec import spec
@@ -83,7 +84,13 @@ class Pipeline:
             raise SpecError(f"Pipeline: max_bad is {self.max_bad}; give a count, or a fraction below 1.0, or None")
         if self.drop_last and self.tail not in (None, "drop"):
             raise SpecError(f"Pipeline: drop_last=True and tail={self.tail!r} contradict each other; give one of them")
+        if self.shuffle == "full" and isinstance(self.source, sources.Parquet):
+            raise SpecError(
+                'Pipeline: shuffle="full" needs samples that can be read one by one, Parquet is read by row groups; '
+                "take shuffle=True, with a larger window if need be"
+            )
         _check_pictures(self.ops)
+        check_cache(self.ops)
 
     def tail_for(self, world_size: int) -> Tail:
         """The tail policy for so many ranks. Raises SpecError for ``"short"`` with several."""
@@ -125,7 +132,7 @@ class Pipeline:
         """Identity of what the pipeline makes of given data: equal ones make equal batches. 32 hex digits."""
         identity = {
             "source": sources.to_json(self.source),
-            "ops": [op.identity() for op in self.ops],
+            "ops": [op.identity() for op in without_cache(self.ops)],
             **self._settings(),
         }
         return hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,10 +17,11 @@ class RawSample:
     """What a format hands out: undecoded fields, by name.
 
     The values are ``bytes`` or ``memoryview`` over the chunk they were read with; a view keeps the whole chunk alive.
+    Where a format knows numbers and text, as Parquet does, they are NumPy's numbers and arrays, and ``str``.
     """
 
     origin: SampleOrigin
-    fields: dict[str, bytes | memoryview]
+    fields: Mapping[str, Any]
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from stoker.errors import StateError
+from stoker.formats.source import Parquet, Source
 from stoker.pipeline import Pipeline
 from stoker.plan import resume
 from stoker.plan.resume import Position
@@ -39,8 +40,13 @@ def identity(pipeline: Pipeline, dataset: str, num_samples: int) -> OrderIdentit
         seed=pipeline.seed,
         shuffle=str(pipeline.shuffle).lower(),
         window=window,
-        chunk_bytes=pipeline.source.chunk_bytes if pipeline.shuffle is True else 0,
+        chunk_bytes=_chunk_bytes(pipeline.source) if pipeline.shuffle is True else 0,
     )
+
+
+def _chunk_bytes(source: Source) -> int:
+    """Of Parquet files 0: their row groups are the chunks."""
+    return 0 if isinstance(source, Parquet) else source.chunk_bytes
 
 
 def to_state(position: Position, order: OrderIdentity) -> dict[str, Any]:

@@ -61,6 +61,16 @@ DrainOption = Annotated[float, typer.Option(help="Seconds that a leaving worker 
 ArenaOption = Annotated[
     bool, typer.Option("--arena/--no-arena", help="Share batches with clients on this machine through memory.")
 ]
+CacheDirOption = Annotated[
+    str | None,
+    typer.Option("--cache-dir", help="Folder of a local disk where a worker keeps what it has read, for all workers."),
+]
+CacheBytesOption = Annotated[
+    str | None, typer.Option(help="Room in that folder, such as 500GiB; half of what is free if not given.")
+]
+CacheRamOption = Annotated[
+    str, typer.Option(help="Room in one worker's memory for what it has read, for all workers, such as 4GiB.")
+]
 HttpHostOption = Annotated[str, typer.Option(help="Where /healthz, /readyz and /metrics are served.")]
 HttpPortOption = Annotated[
     int | None, typer.Option(help="Port of /healthz, /readyz and /metrics, 0 for a free one; none if not given.")
@@ -137,10 +147,12 @@ def source(
     keys: str = "first-dot",
     manifest: str | None = None,
 ) -> Source:
-    """Return tars if the URLs name some, else the one folder or listing of pictures."""
-    from stoker.formats.source import Files, Tar
+    """Return tars or Parquet files if the URLs name some, else the one folder or listing of pictures."""
+    from stoker.formats.source import Files, Parquet, Tar
 
     given = dict(options) if options else None
+    if urls and all(_names_parquet(url) for url in urls):
+        return Parquet(tuple(urls), storage_options=given, manifest=manifest)
     if len(urls) == 1 and not _names_tars(urls[0]):
         return Files(urls[0], storage_options=given, manifest=manifest)
     # Tar itself says what is wrong with another word for keys.
@@ -150,6 +162,10 @@ def source(
 def _need_grpc() -> None:
     if importlib.util.find_spec("grpc") is None:
         raise MissingDependencyError("the service needs grpcio: pip install 'stoker[service]'")
+
+
+def _names_parquet(url: str) -> bool:
+    return url.partition("?")[0].rstrip("}").endswith(".parquet")
 
 
 def _names_tars(url: str) -> bool:

@@ -38,6 +38,7 @@ def main() -> None:
 
 def build_app(session: Session) -> typer.Typer:
     """Return the application with the plug-in commands that are installed."""
+    from stoker_service.commands.convert import convert
     from stoker_service.commands.dispatcher import dispatcher
     from stoker_service.commands.down import down
     from stoker_service.commands.drain import drain
@@ -58,7 +59,7 @@ def build_app(session: Session) -> typer.Typer:
         """Stoker: an input pipeline for deep learning. Shards in, ready batches out."""
         session.debug = session.debug or debug
 
-    for command in (index, up, dispatcher, worker, status, drain, down):
+    for command in (index, convert, up, dispatcher, worker, status, drain, down):
         app.command()(command)
     _add_plugins(app)
     return app

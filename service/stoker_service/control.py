@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from stoker_proto.v1 import control_pb2 as wire
 from stoker_proto.v1 import control_pb2_grpc
 from stoker_service import channel
 from stoker_service.addresses import SERVICE_VARIABLE, Address
+from stoker_service.fleet_counts import FleetCounts
 from stoker_service.status import ClientStatus, JobStatus, ServiceStatus, WorkerStatus
 
 TIMEOUT_S = 5.0
@@ -109,6 +111,8 @@ def _worker(found: wire.WorkerStatus) -> WorkerStatus:
         bad_samples=beat.bad_samples,
         num_processes=beat.num_processes,
         max_processes=worker.max_processes,
+        keeps_cache=worker.keeps_cache,
+        fleet=FleetCounts(**{field.name: getattr(beat.fleet, field.name) for field in fields(FleetCounts)}),
     )
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Stage = Literal["storage", "decode", "assemble", "send", "receive", "copy", "trainer"]
 STATES = ("alive", "draining", "dead")
+SOURCES = ("local", "peer", "origin")
+TIERS = ("ram", "disk")
+PERCENTILES: Mapping[str, str] = {"50": "latency_p50_s", "95": "latency_p95_s", "99": "latency_p99_s"}
 
 HELP: Mapping[str, str] = {
     # of several kinds
@@ -52,6 +55,28 @@ HELP: Mapping[str, str] = {
     ),
     "stoker_throttled": (
         "Reads that the store refused as too many. If it grows, ask the store for a higher rate or run fewer workers."
+    ),
+    "stoker_storage_requests": (
+        "Requests sent to storage, of every kind, repeated and hedged ones too; what a bucket bills. Far above the "
+        "chunks read: it fails, or the data lie in small files."
+    ),
+    "stoker_storage_hedges": (
+        "Second requests sent because the first was slower than nearly all others. About a hundredth of the requests; "
+        "more is not sent."
+    ),
+    "stoker_storage_latency_seconds": (
+        "How long a good read from storage took since the start, by percentile. 99 far above 50: the store has slow "
+        "moments, which read-ahead and hedging are there to hide."
+    ),
+    "stoker_source_bytes": (
+        "Bytes of chunks by where they came from: local (this process's cache, memory or disk), peer (another "
+        "worker's), origin (the bucket). From the second epoch on, origin is what does not fit the caches."
+    ),
+    "stoker_cache_held_bytes": "Bytes that the cache holds, by tier: ram of this process, disk of the whole folder.",
+    "stoker_cache_evictions": "Chunks that the cache let go for others that are used sooner.",
+    "stoker_cache_errors": (
+        "Errors of the cache's own disk: full, read-only, broken. They cost speed only; the log has the first of each "
+        "kind."
     ),
     "stoker_batches": "Batches: on a worker made, at a trainer taken. rate() is batches per second.",
     "stoker_rows": "Rows: on a worker made, at a trainer taken. rate() is samples per second.",
@@ -177,8 +202,11 @@ def worker_families(numbers: WorkerStats) -> Iterator[Metric]:
     yield _counter("stoker_rows", numbers.rows)
     yield _counter("stoker_sent_bytes", numbers.bytes_sent)
     yield _counter("stoker_bad_samples", numbers.bad_samples)
-    yield _counter("stoker_retries", numbers.retries)
-    yield _counter("stoker_throttled", numbers.throttled)
+    fleet = numbers.fleet
+    yield from _storage(numbers.storage.as_dict())
+    yield from _cache(
+        numbers.cache.as_dict(), local=fleet.local_bytes, peer=fleet.peer_bytes, origin=fleet.origin_bytes
+    )
 
 
 def trainer_families(stats: Mapping[str, Any]) -> Iterator[Metric]:
@@ -207,8 +235,10 @@ def trainer_families(stats: Mapping[str, Any]) -> Iterator[Metric]:
     yield _counter("stoker_rows", stats.get("samples", 0))
     yield _counter("stoker_read_bytes", stats.get("bytes_read", 0))
     yield _counter("stoker_bad_samples", stats.get("bad_samples", 0))
-    yield _counter("stoker_retries", stats.get("retries", 0))
-    yield _counter("stoker_throttled", stats.get("throttled", 0))
+    storage, cache = stats.get("storage", {}), stats.get("cache", {})
+    yield from _storage(storage)
+    local = cache.get("bytes_ram", 0) + cache.get("bytes_disk", 0)
+    yield from _cache(cache, local=local, peer=0, origin=cache.get("bytes_missed", storage.get("bytes", 0)))
     yield _counter("stoker_reconnects", stats.get("reconnects", 0))
     yield _counter("stoker_reassignments", stats.get("moves", 0))
 
@@ -228,6 +258,33 @@ def _stages(seconds: Mapping[Stage, float]) -> Metric:
     for stage, value in seconds.items():
         family.add_metric([stage], value)
     return family
+
+
+def _storage(stats: Mapping[str, Any]) -> Iterator[Metric]:
+    """What :class:`stoker.storage.meter.StorageStats` says."""
+    yield _counter("stoker_storage_requests", stats.get("requests", 0))
+    yield _counter("stoker_storage_hedges", stats.get("hedges", 0))
+    yield _counter("stoker_retries", stats.get("retries", 0))
+    yield _counter("stoker_throttled", stats.get("throttled", 0))
+    name = "stoker_storage_latency_seconds"
+    family = GaugeMetricFamily(name, HELP[name], labels=["percentile"])
+    for percentile, key in PERCENTILES.items():
+        family.add_metric([percentile], stats.get(key, 0.0))
+    yield family
+
+
+def _cache(stats: Mapping[str, Any], **source_bytes: float) -> Iterator[Metric]:
+    """What :class:`stoker.storage.cache.CacheStats` says, and where bytes came from."""
+    sources = CounterMetricFamily("stoker_source_bytes", HELP["stoker_source_bytes"], labels=["source"])
+    for source, num_bytes in source_bytes.items():
+        sources.add_metric([source], num_bytes)
+    yield sources
+    held = GaugeMetricFamily("stoker_cache_held_bytes", HELP["stoker_cache_held_bytes"], labels=["tier"])
+    for tier in TIERS:
+        held.add_metric([tier], stats.get(f"held_{tier}_bytes", 0))
+    yield held
+    yield _counter("stoker_cache_evictions", stats.get("evicted", 0))
+    yield _counter("stoker_cache_errors", stats.get("errors", 0))
 
 
 def _gauge(name: str, value: float) -> Metric:

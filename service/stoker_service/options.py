@@ -7,11 +7,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from stoker.errors import SpecError
 from stoker_service import addresses
 from stoker_service.addresses import DEFAULT_PORT, WILDCARDS, Address
+
+if TYPE_CHECKING:
+    from stoker.storage.cache import CacheOptions
 
 Options = TypeVar("Options", "DispatcherOptions", "WorkerOptions", "UpOptions")
 Engine = Literal["processes", "ray"]
@@ -24,6 +27,22 @@ LOOPBACK = "127.0.0.1"
 
 _MIN_MEMORY_BYTES = 1 << 20
 _WORKER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+_OF_WORKERS = (
+    "host",
+    "memory_bytes",
+    "read_bytes",
+    "allow_code",
+    "max_processes",
+    "drain_s",
+    "arena",
+    "cache_dir",
+    "cache_bytes",
+    "cache_ram_bytes",
+    "http_host",
+)
+"""Options of a whole service that its workers have under the same names."""
 
 
 def _num_cores() -> int:
@@ -75,6 +94,10 @@ class WorkerOptions:
         max_processes: processes for torch datasets, at most; as many as ``num_threads`` if None.
         drain_s: seconds that a draining worker gives its clients to move, at most.
         arena: share batches with clients on this machine through memory.
+        cache_dir: folder of the local disk where ranges of objects are kept, for the whole fleet; all workers of a
+            machine may share it. None keeps nothing on disk.
+        cache_bytes: what is kept there, at most; half of what is free if None.
+        cache_ram_bytes: what is kept in memory, at most, for the whole fleet.
         worker_id: its name, unique in the service; a random one if None.
         http_host, http_port: as in :class:`DispatcherOptions`.
     """
@@ -90,6 +113,9 @@ class WorkerOptions:
     max_processes: int | None = None
     drain_s: float = DEFAULT_DRAIN_S
     arena: bool = True
+    cache_dir: str | None = None
+    cache_bytes: int | None = None
+    cache_ram_bytes: int = 0
     worker_id: str | None = None
     http_host: str = LOOPBACK
     http_port: int | None = None
@@ -103,6 +129,7 @@ class WorkerOptions:
         _check_memory(self.memory_bytes, self.read_bytes)
         _check_processes(self.max_processes)
         _check_seconds("drain_s", self.drain_s, least=0.0)
+        _check_cache(self.cache_dir, self.cache_bytes, self.cache_ram_bytes)
         if self.worker_id is not None and not _WORKER_ID.fullmatch(self.worker_id):
             raise SpecError(
                 f"worker_id={self.worker_id!r}: expected up to 63 letters, digits, '.', '_' or '-', the first a letter "
@@ -121,6 +148,15 @@ class WorkerOptions:
         if not self.allow_code:
             return 0
         return self.num_threads if self.max_processes is None else self.max_processes
+
+    @property
+    def cache(self) -> CacheOptions | None:
+        """The cache that it keeps; None without a budget for one."""
+        if self.cache_dir is None and not self.cache_ram_bytes:
+            return None
+        from stoker.storage.cache import CacheOptions
+
+        return CacheOptions(self.cache_dir, self.cache_bytes, self.cache_ram_bytes)
 
     @property
     def reached_host(self) -> str:
@@ -142,6 +178,8 @@ class UpOptions:
         num_threads: decoding threads of each worker; None means that the workers share the cores.
         memory_bytes: as in :class:`WorkerOptions`, of each worker.
         read_bytes, allow_code, max_processes, drain_s, arena: the workers'.
+        cache_dir, cache_bytes, cache_ram_bytes: as in :class:`WorkerOptions`; the workers of a machine share the folder
+            and its bytes, each has the memory.
         engine: what runs them: child processes, or actors of a Ray cluster.
         http_host, http_port: as in :class:`DispatcherOptions`; worker ``i`` has the port ``http_port + 1 + i``, from 0,
             or at a free port if it is 0.
@@ -161,6 +199,9 @@ class UpOptions:
     max_processes: int | None = None
     drain_s: float = DEFAULT_DRAIN_S
     arena: bool = True
+    cache_dir: str | None = None
+    cache_bytes: int | None = None
+    cache_ram_bytes: int = 0
     engine: Engine = "processes"
     http_host: str = LOOPBACK
     http_port: int | None = None
@@ -183,6 +224,7 @@ class UpOptions:
         _check_memory(self.memory_bytes, self.read_bytes)
         _check_processes(self.max_processes)
         _check_seconds("drain_s", self.drain_s, least=0.0)
+        _check_cache(self.cache_dir, self.cache_bytes, self.cache_ram_bytes)
         _check_http(self.http_host, self.http_port)
         if self.http_port and self.http_port + self.num_workers > 65535:
             raise SpecError(f"http_port={self.http_port}: expected room for {self.num_workers} workers' ports after it")
@@ -210,8 +252,7 @@ class UpOptions:
 
     def for_worker(self, index: int, dispatcher: Address) -> WorkerOptions:
         """The options of worker ``index`` of this service, whose dispatcher has been found to listen there."""
-        shared = ("host", "memory_bytes", "read_bytes", "allow_code", "max_processes", "drain_s", "arena", "http_host")
-        named = {name: getattr(self, name) for name in shared}
+        named = {name: getattr(self, name) for name in _OF_WORKERS}
         near = Address(LOOPBACK, dispatcher.port) if self.host in WILDCARDS else dispatcher
         http_port = self.http_port + 1 + index if self.http_port else self.http_port
         return WorkerOptions(
@@ -281,5 +322,15 @@ def _check_processes(max_processes: int | None) -> None:
 
 def _check_memory(memory_bytes: int, read_bytes: int | None) -> None:
     for name, value in (("memory_bytes", memory_bytes), ("read_bytes", read_bytes)):
+        if value is not None and value < _MIN_MEMORY_BYTES:
+            raise SpecError(f"{name}={value}: expected {_MIN_MEMORY_BYTES} (1 MiB) or more; it counts bytes")
+
+
+def _check_cache(folder: str | None, disk_bytes: int | None, ram_bytes: int) -> None:
+    if folder == "":
+        raise SpecError("cache_dir='': expected a folder of the local disk, such as '/nvme/stoker'")
+    if disk_bytes is not None and folder is None:
+        raise SpecError(f"cache_bytes={disk_bytes}: expected a folder to keep them in as well; give cache_dir")
+    for name, value in (("cache_bytes", disk_bytes), ("cache_ram_bytes", ram_bytes or None)):
         if value is not None and value < _MIN_MEMORY_BYTES:
             raise SpecError(f"{name}={value}: expected {_MIN_MEMORY_BYTES} (1 MiB) or more; it counts bytes")

@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stoker_service.fleet_counts import NOTHING, FleetCounts
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 class WorkerStatus:
     """A worker; ``state`` is alive, draining or dead, ``silent_s`` the seconds since its last beat.
 
-    ``num_processes`` of at most ``max_processes`` run for torch datasets.
+    ``num_processes`` of at most ``max_processes`` run for torch datasets. ``keeps_cache``: it keeps what it has read,
+    for all workers; ``fleet`` counts where its bytes came from.
     """
 
     worker_id: str
@@ -34,6 +37,8 @@ class WorkerStatus:
     bad_samples: int
     num_processes: int = 0
     max_processes: int = 0
+    keeps_cache: bool = False
+    fleet: FleetCounts = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,7 @@ def num_bytes(value: float) -> str:
 def _workers(status: ServiceStatus) -> Table:
     from rich.text import Text
 
-    table = _table("worker", "state", "silent>", "lanes>", "processes>", "rows/s>", "queued>", "where")
+    table = _table("worker", "state", "silent>", "lanes>", "processes>", "from bucket>", "rows/s>", "queued>", "where")
     colours = {"alive": "green", "draining": "yellow", "dead": "red"}
     for worker in status.workers:
         table.add_row(
@@ -153,11 +158,18 @@ def _workers(status: ServiceStatus) -> Table:
             seconds(worker.silent_s),
             str(worker.num_lanes),
             f"{worker.num_processes} of {worker.max_processes}" if worker.max_processes else "–",
+            _from_bucket(worker),
             "–" if worker.state == "dead" else f"{worker.rows_per_s:,.0f}",
             "–" if worker.state == "dead" else num_bytes(worker.queued_bytes),
             worker.location,
         )
     return table
+
+
+def _from_bucket(worker: WorkerStatus) -> str:
+    """The share of bytes that no cache had; said where there is one."""
+    fraction = worker.fleet.origin_fraction
+    return "–" if fraction is None or not worker.keeps_cache else f"{fraction:.1%}"
 
 
 def _jobs(status: ServiceStatus) -> Table:

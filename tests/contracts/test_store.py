@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from urllib.parse import quote
 import fsspec
 import pytest
 
-from stoker.errors import NotFoundError, SpecError, StorageError
+from stoker.errors import ChangedError, NotFoundError, SpecError, StorageError
 from stoker.storage.open import open_store
 from stoker.storage.peek import PeekingStore
 from stoker.storage.retry import RetryPolicy
@@ -65,10 +68,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 def _file(tmp_path: Path) -> Place:
+    puts = itertools.count(1)
+
     def put(name: str, payload: bytes) -> None:
         path = tmp_path / "top" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(payload)
+        os.utime(path, ns=(0, path.stat().st_mtime_ns + next(puts)))  # the system's clock may stand still meanwhile
 
     return Place("file", f"file://{tmp_path}/top", open_store(str(tmp_path), policy=FIRST_TRY_ONLY), put)
 
@@ -189,6 +195,55 @@ def test_odd_names_mean_themselves(place: Place, name: str) -> None:
     url = place.url(name)
     assert place.store.head(url).url == url
     assert bytes(place.store.read(url, 0, len(name.encode()))) == name.encode()
+
+
+# --- versions ---
+
+
+def replaced(place: Place, size_bytes: int = 999) -> tuple[str, str]:
+    """The URL of an object of 1000 bytes, and the version that it had before, when it had another size."""
+    place.put("x.tar", payload_of(size_bytes))
+    before = place.store.head(place.url("x.tar")).version
+    place.put("x.tar", payload_of(1000))
+    return place.url("x.tar"), before
+
+
+@pytest.mark.parametrize("start, stop", [(0, 1000), (10, 20)])
+def test_the_version_of_a_head_and_of_a_listing_are_read(place: Place, start: int, stop: int) -> None:
+    place.put("x.tar", payload_of(1000))
+    url = place.url("x.tar")
+    versions = {place.store.head(url).version}
+    if place.kind != "http":
+        versions |= {found.version for found in place.store.list(url)}
+    for version in versions:
+        assert bytes(place.store.read(url, start, stop, version)) == payload_of(1000)[start:stop]
+
+
+@pytest.mark.parametrize("start, stop", [(0, 1000), (0, 999), (10, 20)])
+def test_another_version_is_an_error_and_none_is_any(place: Place, start: int, stop: int) -> None:
+    url, before = replaced(place)
+    if place.kind == "memory":
+        pytest.skip("fsspec tells no version with the bytes")
+    with pytest.raises(ChangedError, match=rf"x\.tar was .*{re.escape(before)}.*Index it again"):
+        place.store.read(url, start, stop, before)
+    assert bytes(place.store.read(url, start, stop)) == payload_of(1000)[start:stop]
+
+
+@pytest.mark.parametrize("start, stop", [(0, 2000), (990, 1010), (1500, 2000)])
+def test_an_object_that_became_shorter_was_replaced(place: Place, start: int, stop: int) -> None:
+    url, before = replaced(place, 2000)
+    with pytest.raises(ChangedError, match=re.escape(before)):
+        place.store.read(url, start, stop, before)
+
+
+def test_a_large_read_of_another_version_is_an_error(place: Place) -> None:
+    url, before = replaced(place)
+    if place.kind == "memory":
+        pytest.skip("fsspec tells no version with the bytes")
+    place.put("x.tar", bytes(9 << 20))
+    with pytest.raises(ChangedError):
+        place.store.read(url, 0, 9 << 20, before)
+    assert len(place.store.read(url, 0, 9 << 20, place.store.head(url).version)) == 9 << 20
 
 
 # --- list ---

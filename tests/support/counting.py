@@ -37,11 +37,11 @@ class CountingStore:
         self.num_listings += 1
         return self.store.list(prefix)
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
+    def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:
         with self._lock:
             times = self.reads.count((url, start, stop))
             self.reads.append((url, start, stop))
-        return memoryview(self.spoil(url, start, bytes(self.store.read(url, start, stop)), times))
+        return memoryview(self.spoil(url, start, bytes(self.store.read(url, start, stop, version)), times))
 
     def write(self, url: str, payload: bytes) -> None:
         self.store.write(url, payload)
@@ -49,7 +49,7 @@ class CountingStore:
 
 @dataclass
 class Opener:
-    """``opener=`` for ``open_dataset``: every store it opens is the one in ``store``."""
+    """For ``Access``: every store it opens is the one in ``store``."""
 
     spoil: Callable[[str, int, bytes, int], bytes] = lambda _url, _start, content, _times: content
     store: CountingStore = field(init=False)

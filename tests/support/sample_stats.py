@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from stoker.storage.cache import CacheStats
+from stoker.storage.meter import StorageStats
 from stoker_service.dispatcher.events import ClientBeat, WorkerBeat
 from stoker_service.dispatcher.model import Assignment, ClientId, Job, JobKey, PipelineId, Worker, WorkerId
 from stoker_service.dispatcher.scale import Wanted
 from stoker_service.dispatcher.snapshot import ClientView, JobView, Snapshot, WorkerView
+from stoker_service.fleet_counts import FleetCounts
 from stoker_service.worker.stats import WorkerStats
 
 WORKER_STATS = WorkerStats(
@@ -18,8 +21,6 @@ WORKER_STATS = WorkerStats(
     queued_bytes=5,
     num_streams=6,
     num_lanes=7,
-    retries=8,
-    throttled=9,
     bad_samples=10,
     batches=11,
     rows=12,
@@ -29,6 +30,9 @@ WORKER_STATS = WorkerStats(
     dataset_batches=16,
     payload_bytes=17,
     producers=(),
+    storage=StorageStats(requests=18, bytes=19, retries=8, throttled=9, hedges=20),
+    cache=CacheStats(held_ram_bytes=21, held_disk_bytes=22, evicted=23, errors=24),
+    fleet=FleetCounts(local_bytes=25, peer_bytes=26, origin_bytes=27),
 )
 
 STATS = {
@@ -45,8 +49,8 @@ STATS = {
     "between_s": 9.0,
     "receive_s": 3.0,
     "copy_s": 4.0,
-    "retries": 5,
-    "throttled": 6,
+    "storage": {"requests": 8, "bytes": 900, "retries": 5, "throttled": 6, "hedges": 1, "latency_p99_s": 0.25},
+    "cache": {"bytes_ram": 100, "bytes_disk": 200, "bytes_missed": 800, "held_disk_bytes": 700, "evicted": 4},
     "reconnects": 2,
     "moves": 3,
     "queued_bytes": 77,

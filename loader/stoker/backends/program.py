@@ -24,6 +24,9 @@ the op reads and the sample lacks.
 """
 
 
+_NO_UNIFORMS = np.empty(0)
+
+
 class Filtered(Exception):  # noqa: N818  # a verdict, not an error
     """The sample is not wanted by ``op``: neither an error nor quarantined."""
 
@@ -33,9 +36,14 @@ class Filtered(Exception):  # noqa: N818  # a verdict, not an error
 
 
 class Program:
-    """Kernels in order; safe to run in many threads."""
+    """Kernels in order; safe to run in many threads.
 
-    def __init__(self, kernels: Sequence[tuple[Op, Kernel]]) -> None:
+    The first ``prefix_length`` stand before a cache of what they make: they draw nothing, and can be run without the
+    others.
+    """
+
+    def __init__(self, kernels: Sequence[tuple[Op, Kernel]], prefix_length: int = 0) -> None:
+        self.kernels = tuple(kernels)
         self._ops = [op for op, _ in kernels]
         self._steps: list[tuple[Kernel, slice]] = []
         start = 0
@@ -44,6 +52,12 @@ class Program:
             start += op.num_uniforms
         self.num_uniforms = start
         """Uniform numbers that one sample needs: those of the first op, then of the second, and so on."""
+        self.prefix_length = prefix_length
+
+    @property
+    def prefix_ops(self) -> Sequence[Op]:
+        """The ops before the cache; none without one."""
+        return self._ops[: self.prefix_length]
 
     def uniforms(self, seed: int, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.float64]:
         """The numbers that :meth:`run` needs for each sample: shape (len(samples), num_uniforms)."""
@@ -60,20 +74,32 @@ class Program:
         Raises SampleError, with op and origin, or Filtered. A field may still be a Deferred, which fails later.
         """
         sample = Sample(dict(raw.fields), raw.origin, index, seed, epoch)
-        step = 0
+        self._run(sample, uniforms, 0, len(self._steps))
+        return sample
+
+    def run_prefix(self, sample: Sample) -> None:
+        """Run the ops before the cache on a sample. Raises as :meth:`run` does."""
+        self._run(sample, _NO_UNIFORMS, 0, self.prefix_length)
+
+    def run_suffix(self, sample: Sample, uniforms: NDArray[np.float64]) -> None:
+        """Run the ops behind the cache; ``uniforms`` are those for :meth:`run`. Raises as that does."""
+        self._run(sample, uniforms, self.prefix_length, len(self._steps))
+
+    def _run(self, sample: Sample, uniforms: NDArray[np.float64], first: int, stop: int) -> None:
+        step = first
         try:
-            for step, (kernel, own) in enumerate(self._steps):  # noqa: B007  # tells the handlers where it broke
+            for step in range(first, stop):  # tells the handlers where it broke
+                kernel, own = self._steps[step]
                 kernel(sample, uniforms[own])
         except SampleError as error:
             error.op = error.op or self._ops[step].label
-            raise error.at(raw.origin) from error.__cause__
+            raise error.at(sample.origin) from error.__cause__
         except KeyError as error:
             if not self._is_missing(self._ops[step], error, sample):
                 raise
             present = ", ".join(sorted(sample.fields)) or "none"
             reason = f"no field {error.args[0]!r}; this sample has: {present}"
-            raise SampleError(reason, op=self._ops[step].label, origin=raw.origin) from None
-        return sample
+            raise SampleError(reason, op=self._ops[step].label, origin=sample.origin) from None
 
     @staticmethod
     def _is_missing(op: Op, error: KeyError, sample: Sample) -> bool:

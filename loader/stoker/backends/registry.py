@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from stoker.backends.program import Kernel, Program
 from stoker.errors import SpecError
+from stoker.ops.cache import prefix_length, without_cache
 from stoker.ops.decode_image import DecodeImage
 from stoker.ops.op import Op
 from stoker.ops.to_layout import ToLayout
@@ -16,6 +19,9 @@ Factory = Callable[[Any], Kernel]
 """Makes the kernel of one op; raises MissingDependencyError when a package is not there."""
 
 _BACKENDS = ("cpu",)
+_PIXELS_VERSION = 1
+"""To be raised when a kernel's output changes for the same packages: samples kept decoded are then forgotten."""
+_MAKES_PIXELS = ("numpy", "opencv-python", "opencv-python-headless", "pillow", "simplejpeg", "torch")
 _factories: dict[tuple[str, type[Op]], Factory] = {}
 
 
@@ -30,7 +36,7 @@ def implements(op_type: type[Op], backend: str = "cpu") -> Callable[[Factory], F
 
 
 def compile_ops(ops: Sequence[Op], backend: str = "auto") -> Program:
-    """Make a program of ``ops``; ``auto`` picks the back-end by what is there.
+    """Make a program of ``ops``; ``auto`` picks the back-end by what is there. A Cache is no step of it: it splits it.
 
     Raises SpecError for an unknown back-end or an op that it lacks, MissingDependencyError for a missing extra.
     """
@@ -38,8 +44,22 @@ def compile_ops(ops: Sequence[Op], backend: str = "auto") -> Program:
     if name not in _BACKENDS:
         raise SpecError(f"no back-end is named {backend!r}; known: auto, {', '.join(_BACKENDS)}")
     importlib.import_module(f"stoker.backends.{name}")
-    _check_layouts(ops)
-    return Program([(op, _factory(op, name)(op)) for op in ops])
+    steps = without_cache(ops)
+    _check_layouts(steps)
+    return Program([(op, _factory(op, name)(op)) for op in steps], prefix_length(ops) or 0)
+
+
+@functools.cache
+def pixels_identity(backend: str = "auto") -> str:
+    """What decides pixels beside the ops: the back-end, and the releases of the packages that it has them made by."""
+    name = "cpu" if backend == "auto" else backend
+    found = []
+    for package in _MAKES_PIXELS:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return f"{name} {_PIXELS_VERSION}: {', '.join(found)}"
 
 
 def _check_layouts(ops: Sequence[Op]) -> None:

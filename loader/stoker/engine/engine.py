@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from stoker.backends.program import Program
 from stoker.batch.pool import BufferPool
+from stoker.engine.chunk_source import ChunkSource
 from stoker.engine.decoders import DecodePool
 from stoker.engine.feed import Work
 from stoker.engine.maker import Maker
@@ -67,6 +68,7 @@ class Engine:
         self,
         pipeline: Pipeline,
         dataset: Dataset,
+        source: ChunkSource,
         program: Program,
         pool: BufferPool,
         limits: Limits,
@@ -93,7 +95,7 @@ class Engine:
         self._closing = False
         self._decode = DecodePool(limits.num_threads)
         self._maker = Maker(
-            pipeline, dataset, program, pool, self._decode, limits.concurrency, counters, tally, events=self
+            pipeline, dataset, source, program, pool, self._decode, limits.concurrency, counters, tally, events=self
         )
         self._planner: threading.Thread | None = None
 

@@ -9,9 +9,11 @@ from typing import Any
 from stoker import leaving
 from stoker.backends.registry import compile_ops
 from stoker.batch.pool import BufferPool
+from stoker.engine.chunk_source import chunks_of
 from stoker.engine.engine import Engine, Limits
 from stoker.engine.feed import Deal, Feed
 from stoker.engine.opening import open_data
+from stoker.engine.prepared import open_prepared, with_prepared
 from stoker.engine.retries import RetryTally
 from stoker.engine.stats import Counters, verdict
 from stoker.engine.ticket import Ticket
@@ -20,6 +22,7 @@ from stoker.pipeline import Pipeline
 from stoker.plan.resume import Position
 from stoker.ranks import Rank
 from stoker.state import OrderIdentity, identity
+from stoker.storage.cache import CacheOptions, ChunkCache
 from stoker.supply import Delivery, SupplyOptions
 
 
@@ -37,11 +40,13 @@ class LocalSupply:
         *,
         num_threads: int | None,
         read_bytes: int | None,
+        cache: CacheOptions | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._program = compile_ops(pipeline.ops)
         self._tally = RetryTally()
-        self._dataset = open_data(pipeline, self._tally)
+        self._cache = None if cache is None else ChunkCache(cache)
+        self._dataset = open_data(pipeline, self._tally, cache=self._cache)
         self._deal = Deal(pipeline, self._dataset.chunks.num_samples, rank)
         self._feed = Feed(self._deal, self._dataset.chunks)
         self._order = identity(pipeline, self._dataset.fingerprint, self._dataset.chunks.num_samples)
@@ -52,6 +57,7 @@ class LocalSupply:
             timeout_s=options.timeout_s,
             concurrency=default_concurrency(pipeline.source),
         )
+        self._prepared = open_prepared(pipeline, self._program, self._dataset, self._limits.num_threads, cache)
         self._pool = BufferPool()
         self._counters = Counters()
         self._engine: Engine | None = None
@@ -78,10 +84,14 @@ class LocalSupply:
 
     def stats(self) -> dict[str, Any]:
         """See :class:`stoker.supply.Supply`."""
+        storage = self._tally.stats()
         return {
             **self._counters.as_dict(),
-            "retries": self._tally.retries,
-            "throttled": self._tally.throttled,
+            "retries": storage.retries,
+            "throttled": storage.throttled,
+            "storage": storage.as_dict(),
+            "cache": {} if self._cache is None else self._cache.stats().as_dict(),
+            "decoded_cache": {} if self._prepared is None else self._prepared.counts.as_dict(),
             "limited_by": verdict(self._counters),
         }
 
@@ -89,6 +99,10 @@ class LocalSupply:
         """See :class:`stoker.supply.Supply`."""
         self._tally.close()
         self._stop_engine()
+        if self._prepared is not None:
+            self._prepared.close()
+        if self._cache is not None:
+            self._cache.close()
 
     def _engine_here(self, position: Position) -> Engine:
         """The engine whose next batch is the one at ``position``."""
@@ -96,10 +110,14 @@ class LocalSupply:
             self._stop_engine()
             if self._engine_pid not in (0, os.getpid()):
                 self._pool = BufferPool()  # a thread that the fork left behind may have held the lock of the old one
+                self._prepared = self._prepared and self._prepared.again()
+            chunks = chunks_of(self._dataset, self._feed, self._tally)
+            program, source = with_prepared(self._prepared, self._program, chunks)
             engine = Engine(
                 self._pipeline,
                 self._dataset,
-                self._program,
+                source,
+                program,
                 self._pool,
                 self._limits,
                 self._counters,

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Protocol
 from stoker.backends.program import Program
 from stoker.batch.builder import BatchBuilder
 from stoker.batch.pool import BufferPool
+from stoker.engine.chunk_source import ChunkSource
 from stoker.engine.decoders import DecodePool
 from stoker.engine.feed import ChunkUse, Work
 from stoker.engine.finish import Finisher
 from stoker.engine.probe import Probe
 from stoker.engine.readers import Readers
 from stoker.engine.retries import RetryTally
-from stoker.engine.shelf import ChunkContent, Shelf
+from stoker.engine.shelf import Shelf
 from stoker.engine.stats import Counters
 from stoker.engine.ticket import Ticket
-from stoker.formats.dataset import Dataset
+from stoker.formats.dataset import ChunkContent, Dataset
 from stoker.pipeline import Pipeline
 from stoker.storage.concurrency import Concurrency
 
@@ -56,6 +57,7 @@ class Maker:
         self,
         pipeline: Pipeline,
         dataset: Dataset,
+        source: ChunkSource,
         program: Program,
         pool: BufferPool,
         decode: DecodePool,
@@ -66,6 +68,7 @@ class Maker:
         is_urgent: Callable[[], bool] = never,
     ) -> None:
         self._pipeline = pipeline
+        self._source = source
         self._program = program
         self._pool = pool
         self._counters = counters
@@ -75,7 +78,7 @@ class Maker:
         self._url: Callable[[ChunkUse], str] = lambda use: dataset.origin(use.chunk_index, 0).url
         self._shelf = Shelf(lambda chunk_index: int(dataset.chunks.size_bytes[chunk_index]))
         self._reading: dict[int, Ticket] = {}
-        self._readers = Readers(dataset, self._on_read, events.on_crash, concurrency, tally)
+        self._readers = Readers(source, self._shelf.chunk_bytes, self._on_read, events.on_crash, concurrency, tally)
         self._decoders = decode.line(dataset, program, pipeline.seed, self._on_rows, is_urgent)
 
     @property
@@ -133,6 +136,7 @@ class Maker:
 
     def close(self, deadline_s: float) -> None:
         """Stop after what is in hand, or at the deadline (of the monotonic clock), whichever comes first."""
+        self._source.close()
         self._readers.close(deadline_s)
         self._decoders.close()
 

@@ -20,12 +20,14 @@ from stoker.engine.retries import RetryTally
 from stoker.engine.stats import Counters, verdict
 from stoker.engine.tuning import default_concurrency, default_read_bytes, num_cores
 from stoker.errors import ClosedError
+from stoker.ops.cache import Cache
 from stoker.pipeline import Pipeline
 from stoker.plan.resume import Position
 from stoker.processes.launch import warm
 from stoker.processes.payload import pack
 from stoker.ranks import Rank
 from stoker.state import OrderIdentity, identity
+from stoker.storage.cache import CacheOptions
 from stoker.supply import Delivery, SupplyOptions
 
 _NO_DEADLINE_S = 1e8
@@ -53,6 +55,7 @@ class ProcessSupply:
         num_workers: int,
         num_threads: int | None,
         read_bytes: int | None,
+        cache: CacheOptions | None = None,
     ) -> None:
         compile_ops(pipeline.ops)  # raises here what would fail there, and imports what all workers will need:
         warm()  # they are forked from a process that has imported the same
@@ -69,6 +72,8 @@ class ProcessSupply:
             timeout_s=options.timeout_s,
             concurrency=default_concurrency(pipeline.source),
         )
+        self._cache = cache
+        self._is_prepared = any(isinstance(op, Cache) for op in pipeline.ops)
         self._counters = Counters()
         self._former_counts = Counts()
         self._batch_bytes = 0
@@ -97,6 +102,7 @@ class ProcessSupply:
     def stats(self) -> dict[str, Any]:
         """See :class:`stoker.supply.Supply`."""
         done = self._former_counts if self._team is None else self._former_counts + self._team.counts()
+        storage = self._tally.stats() + done.storage
         return {
             **self._counters.as_dict(),
             "reads": done.reads,
@@ -104,8 +110,11 @@ class ProcessSupply:
             "read_s": done.read_s,
             "decode_s": done.decode_s,
             "assemble_s": done.assemble_s,
-            "retries": self._tally.retries + done.retries,
-            "throttled": self._tally.throttled + done.throttled,
+            "retries": storage.retries,
+            "throttled": storage.throttled,
+            "storage": storage.as_dict(),
+            "cache": {} if self._cache is None else done.cache.as_dict(),
+            "decoded_cache": done.prepared.as_dict() if self._is_prepared else {},
             "limited_by": verdict(self._counters),
         }
 
@@ -162,6 +171,9 @@ class ProcessSupply:
                 limits=limits,
                 arena_bytes=memory_bytes // num_workers,
                 idle_bytes=max(_IDLE_BYTES // num_workers, _MIN_IDLE_BYTES),
+                cache=None
+                if self._cache is None
+                else replace(self._cache, ram_bytes=self._cache.ram_bytes // num_workers),
             )
             for worker_index in range(num_workers)
         ]

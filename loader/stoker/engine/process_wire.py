@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 from stoker.engine.engine import Limits
+from stoker.engine.prepared_stats import PreparedCounts
 from stoker.plan.resume import Position
 from stoker.processes.channel import Channel, Message
 from stoker.processes.failures import error_of, failure_of
 from stoker.processes.lent import LentMemory
 from stoker.processes.objects import Encoder, decode
 from stoker.ranks import Rank
+from stoker.storage.cache import CacheOptions, CacheStats
+from stoker.storage.meter import StorageStats
 from stoker.supply import Delivery
 
 
@@ -26,6 +29,7 @@ class Setup:
     limits: Limits
     arena_bytes: int
     idle_bytes: int
+    cache: CacheOptions | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,12 @@ class Counts:
     read_s: float = 0.0
     decode_s: float = 0.0
     assemble_s: float = 0.0
-    retries: int = 0
-    throttled: int = 0
+    storage: StorageStats = field(default_factory=StorageStats)
+    cache: CacheStats = field(default_factory=CacheStats)
+    prepared: PreparedCounts = field(default_factory=PreparedCounts)
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+        return Counts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)

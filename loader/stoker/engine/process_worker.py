@@ -13,10 +13,13 @@ from typing import Any
 
 from stoker.backends.registry import compile_ops
 from stoker.batch.pool import BufferPool
+from stoker.engine.chunk_source import chunks_of
 from stoker.engine.engine import Engine
 from stoker.engine.feed import Deal, Feed
 from stoker.engine.local import delivery_of
 from stoker.engine.opening import open_data
+from stoker.engine.prepared import open_prepared, with_prepared
+from stoker.engine.prepared_stats import PreparedCounts
 from stoker.engine.process_share import Share
 from stoker.engine.process_wire import (
     Allow,
@@ -40,6 +43,7 @@ from stoker.pipeline import Pipeline
 from stoker.processes.channel import Channel, ChannelClosedError, Message
 from stoker.processes.objects import Encoder
 from stoker.processes.payload import unpack
+from stoker.storage.cache import CacheStats, ChunkCache
 
 
 def main(channel: Channel, inherited: Any) -> None:  # noqa: ARG001  # every child program has the same signature
@@ -86,7 +90,10 @@ class _Worker:
         self._pipeline = pipeline
         self._program = compile_ops(pipeline.ops)
         self._tally = RetryTally()
-        self._dataset = open_data(pipeline, self._tally)
+        self._cache = None if setup.cache is None else ChunkCache(setup.cache)
+        self._dataset = open_data(pipeline, self._tally, cache=self._cache)
+        threads = setup.limits.num_threads
+        self._prepared = open_prepared(pipeline, self._program, self._dataset, threads, setup.cache)
         deal = Deal(pipeline, self._dataset.chunks.num_samples, setup.rank)
         self._feed = Feed(deal, self._dataset.chunks)
         self._share = Share(deal, setup.num_workers)
@@ -146,10 +153,13 @@ class _Worker:
         if first is None:  # it has no share
             self._engine = None
             return
+        chunks = chunks_of(self._dataset, self._feed, self._tally)
+        program, source = with_prepared(self._prepared, self._program, chunks)
         self._engine = Engine(
             self._pipeline,
             self._dataset,
-            self._program,
+            source,
+            program,
             self._pool,
             self._setup.limits,
             self._counters,
@@ -184,8 +194,9 @@ class _Worker:
             done.read_s,
             done.decode_s,
             done.assemble_s,
-            self._tally.retries,
-            self._tally.throttled,
+            self._tally.stats(),
+            CacheStats() if self._cache is None else self._cache.stats(),
+            PreparedCounts() if self._prepared is None else self._prepared.counts,
         )
 
 

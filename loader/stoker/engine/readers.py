@@ -7,11 +7,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from stoker.engine.chunk_source import ChunkSource
 from stoker.engine.feed import ChunkUse
 from stoker.engine.retries import RetryTally
-from stoker.engine.shelf import ChunkContent
-from stoker.errors import DataError, StorageError
-from stoker.formats.dataset import Dataset
+from stoker.formats.dataset import ChunkContent
 from stoker.storage.concurrency import Concurrency, Window, observe
 
 OnCrash = Callable[[BaseException], None]
@@ -30,9 +29,16 @@ class Readers:
     """Reads chunks in the order they were asked for; owns its threads."""
 
     def __init__(
-        self, dataset: Dataset, on_read: OnRead, on_crash: OnCrash, concurrency: Concurrency, tally: RetryTally
+        self,
+        source: ChunkSource,
+        chunk_bytes: Callable[[ChunkUse], int],
+        on_read: OnRead,
+        on_crash: OnCrash,
+        concurrency: Concurrency,
+        tally: RetryTally,
     ) -> None:
-        self._dataset = dataset
+        self._source = source
+        self._chunk_bytes = chunk_bytes
         self._on_read = on_read
         self._on_crash = on_crash
         self._concurrency = concurrency
@@ -40,7 +46,7 @@ class Readers:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._queue: deque[ChunkUse] = deque()
-        self._busy: dict[int, tuple[ChunkUse, float]] = {}
+        self._busy: dict[int, tuple[list[ChunkUse], float]] = {}
         self._threads: list[threading.Thread] = []
         self._closing = False
         self._begin_window()
@@ -55,10 +61,10 @@ class Readers:
             self._changed.notify(len(uses))
 
     def in_flight(self) -> list[tuple[ChunkUse, float]]:
-        """The chunks being read, each with the seconds since its read began; the longest first."""
+        """The first chunk of each read under way, with the seconds since it began; the longest first."""
         now = time.monotonic()
         with self._lock:  # not the condition: see the engine on Ctrl-C
-            return sorted(((use, now - begun) for use, begun in self._busy.values()), key=lambda item: -item[1])
+            return sorted(((uses[0], now - begun) for uses, begun in self._busy.values()), key=lambda item: -item[1])
 
     def close(self, deadline_s: float) -> None:
         """Stop after the reads in hand, or at the deadline (of the monotonic clock), whichever comes first."""
@@ -83,17 +89,18 @@ class Readers:
             self._on_crash(error)
 
     def _work(self) -> None:
-        while (use := self._take()) is not None:
+        while (uses := self._take()) is not None:
             begun = time.monotonic()
-            content = self._read(use)
+            contents = self._source.read(uses)
             seconds = time.monotonic() - begun
-            num_bytes = int(self._dataset.chunks.size_bytes[use.chunk_index])
+            sizes = [self._chunk_bytes(use) for use in uses]
             with self._changed:
-                self._measure(num_bytes)
+                self._measure(sum(sizes))
                 del self._busy[threading.get_ident()]
                 self._grow()
                 self._changed.notify()
-            self._on_read(use, content, num_bytes, seconds)
+            for use, content, num_bytes in zip(uses, contents, sizes, strict=True):
+                self._on_read(use, content, num_bytes, seconds / len(uses))
 
     def _measure(self, num_bytes: int) -> None:
         """Add a read to the window of measurement; at its end, decide on how many to keep in flight."""
@@ -103,28 +110,25 @@ class Readers:
         duration_s = time.monotonic() - self._window_begun
         if self._window_reads < WINDOW_READS and duration_s < WINDOW_S:
             return
-        throttled = self._tally.throttled - self._window_throttled
+        throttled = self._tally.stats().throttled - self._window_throttled
         was_full = 2 * self._window_full > self._window_reads
         self._concurrency = observe(self._concurrency, Window(self._window_bytes, duration_s, throttled, was_full))
         self._begin_window()
 
     def _begin_window(self) -> None:
         self._window_begun = time.monotonic()
-        self._window_throttled = self._tally.throttled
+        self._window_throttled = self._tally.stats().throttled
         self._window_bytes = self._window_reads = self._window_full = 0
 
-    def _take(self) -> ChunkUse | None:
+    def _take(self) -> list[ChunkUse] | None:
+        """The next chunk of the queue, with those behind it that one request reads with it; None when it closes."""
         with self._changed:
             while not self._closing:
                 if self._queue and len(self._busy) < self._concurrency.in_flight:
-                    use = self._queue.popleft()
-                    self._busy[threading.get_ident()] = (use, time.monotonic())
-                    return use
+                    uses = [self._queue.popleft()]
+                    while self._queue and self._source.runs_on(uses, self._queue[0]):
+                        uses.append(self._queue.popleft())
+                    self._busy[threading.get_ident()] = (uses, time.monotonic())
+                    return uses
                 self._changed.wait()
         return None
-
-    def _read(self, use: ChunkUse) -> ChunkContent:
-        try:
-            return self._dataset.read_chunk(use.chunk_index)
-        except (StorageError, DataError) as error:
-            return error

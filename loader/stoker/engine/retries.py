@@ -1,4 +1,4 @@
-"""Retries of the loader's reads: how many, and their end when the loader closes."""
+"""The loader's requests to storage: how many, how they fare, and the end of their waits when the loader closes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ import threading
 from collections.abc import Mapping
 
 from stoker.errors import ClosedError
+from stoker.storage.meter import Meter, StorageStats
 from stoker.storage.open import open_store
-from stoker.storage.retry import Retry
+from stoker.storage.rate import RateLimits
 from stoker.storage.store import Store
 
 
 class RetryTally:
-    """Counts the retries of the stores it opens; safe for many threads."""
+    """Counts what the stores that it opens are asked for; safe for many threads.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    ``limits`` are the request rates that these stores keep to, if they share them with others.
+    """
+
+    def __init__(self, limits: RateLimits | None = None) -> None:
+        self._meter = Meter()
+        self._limits = RateLimits() if limits is None else limits
         self._is_closed = False
         self._open = threading.Lock()  # held until it is closed; an Event could be left locked by Ctrl-C
         self._open.acquire()
-        self.retries = 0
-        self.throttled = 0
-        """Of the retries, those that the store asked for by saying that there are too many requests."""
+
+    def stats(self) -> StorageStats:
+        """What was asked for until now."""
+        return self._meter.stats()
 
     def open(self, url: str, options: Mapping[str, str]) -> Store:
-        """A store whose retries are counted here."""
-        return open_store(url, options, on_retry=self._add, sleep=self._sleep)
+        """A store whose requests are counted here."""
+        return open_store(url, options, sleep=self._sleep, meter=self._meter, limits=self._limits)
 
     def close(self) -> None:
         """End the waits for a retry, those to come too: the reads that wait end with ClosedError."""
@@ -38,8 +44,3 @@ class RetryTally:
             self._open.release()  # the next who waits
         if self._is_closed:
             raise ClosedError("the loader was closed while a read waited to be tried again")
-
-    def _add(self, retry: Retry) -> None:
-        with self._lock:
-            self.retries += 1
-            self.throttled += retry.is_throttled

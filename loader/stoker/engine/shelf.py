@@ -7,11 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stoker.engine.feed import ChunkUse, Work
-from stoker.errors import DataError, SampleError, StorageError
-from stoker.sample import RawSample
-
-ChunkContent = list[RawSample | SampleError] | StorageError | DataError
-"""The samples of a chunk, or why it could not be read."""
+from stoker.formats.dataset import ChunkContent
 
 Window = tuple[int, int]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoker.engine.feed import Work
-from stoker.engine.shelf import ChunkContent
 from stoker.errors import SampleError
+from stoker.formats.dataset import ChunkContent
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,7 @@ import math
 import os
 
 from stoker.engine.feed import Feed
-from stoker.formats.source import Source, Tar
+from stoker.formats.source import Files, Source
 from stoker.storage.concurrency import Concurrency
 from stoker.storage.urls import scheme_of
 
@@ -26,7 +26,7 @@ def default_concurrency(source: Source) -> Concurrency:
     A local file that the system has cached is read in a fraction of a millisecond, and each thread more that does so
     competes with the decoders for the GIL: 8 cost 7 % of the rate that 2 gave.
     """
-    first = source.patterns[0] if isinstance(source, Tar) else source.url
+    first = source.url if isinstance(source, Files) else source.patterns[0]
     return Concurrency(in_flight=2) if scheme_of(first) == "file" else Concurrency()
 
 

@@ -12,7 +12,7 @@ from stoker.formats import stamp
 from stoker.formats.file_table import SCHEMA, FileTable, make_table
 from stoker.formats.folder_listing import extension_of
 from stoker.formats.source import Files, folder_of
-from stoker.formats.stores import Stores
+from stoker.formats.stores import Stores, is_local
 from stoker.storage.urls import normalize
 
 _DELIMITERS = {"csv": ",", "tsv": "\t", "txt": "\t", "lst": "\t"}
@@ -33,10 +33,14 @@ def read_listing(source: Files, stores: Stores) -> FileTable:
     if not lines:
         raise ShardError(f"{url} lists no file; expected lines of path[,label]")
     urls = [_place(folder, path) for path, _ in lines]
-    sizes = [entry.size_bytes for entry in stores.heads(urls)]
+    entries = stores.heads(urls)
+    sizes = [entry.size_bytes for entry in entries]
+    versions = [None if is_local(entry.url) else entry.version for entry in entries]
     paths = [place.removeprefix(folder) for place in urls]
     labels = [label for _, label in lines]
-    columns = [pa.array(paths, pa.large_string()), pa.array(sizes, pa.int64()), pa.array(labels, pa.string())]
+    columns = [
+        pa.array(values, kind) for values, kind in zip((paths, sizes, labels, versions), SCHEMA.types, strict=True)
+    ]
     return make_table(folder, pa.Table.from_arrays(columns, schema=SCHEMA), (), stamped)
 
 

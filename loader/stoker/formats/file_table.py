@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         pa.field("path", pa.large_string(), nullable=False),
         pa.field("size", pa.int64(), nullable=False),
         pa.field("label", pa.string()),
+        pa.field("version", pa.large_string()),
     ]
 )
 
@@ -35,7 +36,8 @@ Stamp = dict[str, Any]
 class FileTable:
     """All files, in order. ``path`` is relative to ``folder`` (which ends in a slash), or a full URL.
 
-    ``label`` is the text of the field ``cls``, None for a file without one. ``url`` is where the listing is kept.
+    ``label`` is the text of the field ``cls``, None for a file without one. ``version`` is None for local files, whose
+    listing is to stay small. ``url`` is where the listing is kept.
     """
 
     url: str
@@ -43,6 +45,7 @@ class FileTable:
     path: pa.LargeStringArray
     size: NDArray[np.int64]
     label: pa.StringArray
+    version: pa.LargeStringArray
     classes: tuple[str, ...]
     stamp: Stamp
     digest: str
@@ -64,16 +67,15 @@ class FileTable:
 
 
 def make_table(folder: str, rows: pa.Table, classes: tuple[str, ...], stamp: Stamp) -> FileTable:
-    """A table from the columns path, size and label, not kept anywhere yet."""
-    path, label = _whole(rows.column("path")), _whole(rows.column("label"))
-    size = rows.column("size").to_numpy()
-    return FileTable("", folder, path, size, label, classes, stamp, _digest(path, size, label))
+    """A table from the columns of ``SCHEMA``, not kept anywhere yet."""
+    path, size, label, version = _columns(rows)
+    return FileTable("", folder, path, size, label, version, classes, stamp, _digest(path, size, label))
 
 
 def encode(url: str, table: FileTable) -> bytes:
     """The listing as a Parquet file for ``url``."""
     sink = io.BytesIO()
-    rows = pa.Table.from_arrays([table.path, pa.array(table.size), table.label], schema=SCHEMA)
+    rows = pa.Table.from_arrays([table.path, pa.array(table.size), table.label, table.version], schema=SCHEMA)
     content = {
         "folder": _relative(url, table.folder),
         "classes": table.classes,
@@ -92,10 +94,13 @@ def load(stores: Stores, url: str) -> FileTable:
     with broken_is_manifest_error(url), open_parquet(RemoteFile(stores, url, size_bytes)) as file:
         content = read_described(url, file, "files")
         rows = file.read(use_threads=False)
-        path, label = _whole(rows.column("path")), _whole(rows.column("label"))
-        size = rows.column("size").to_numpy()
         folder = content["folder"] or url.rpartition("/")[0] + "/"
-        return FileTable(url, folder, path, size, label, tuple(content["classes"]), content["stamp"], content["digest"])
+        return FileTable(url, folder, *_columns(rows), tuple(content["classes"]), content["stamp"], content["digest"])
+
+
+def _columns(rows: pa.Table) -> tuple[pa.LargeStringArray, NDArray[np.int64], pa.StringArray, pa.LargeStringArray]:
+    path, label, version = (_whole(rows.column(name)) for name in ("path", "label", "version"))
+    return path, rows.column("size").to_numpy(), label, version
 
 
 def _relative(url: str, folder: str) -> str:

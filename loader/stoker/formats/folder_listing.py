@@ -12,7 +12,8 @@ from stoker.errors import NotFoundError, ShardError, SpecError
 from stoker.formats import stamp
 from stoker.formats.file_table import SCHEMA, FileTable, make_table
 from stoker.formats.source import Files, folder_of
-from stoker.formats.stores import Stores
+from stoker.formats.stores import Stores, is_local
+from stoker.storage.store import ObjectInfo
 
 _BLOCK = 1 << 16
 
@@ -25,11 +26,13 @@ def list_folder(source: Files, stores: Stores, on_rows: Callable[[int], None]) -
     others: list[str] = []
     paths = _Strings(pa.large_string())
     sizes = array("q")
-    for path, size_bytes in _visible(stores, folder):
+    versions = _Strings(pa.large_string())
+    for path, entry in _visible(stores, folder):
         if extension_of(path) in wanted:
             _check_name(folder, path)
             paths.append(path)
-            sizes.append(size_bytes)
+            sizes.append(entry.size_bytes)
+            versions.append(None if is_local(folder) else entry.version)
             if len(sizes) % _BLOCK == 0:
                 on_rows(len(sizes))
         elif len(others) < 3:
@@ -42,7 +45,8 @@ def list_folder(source: Files, stores: Stores, on_rows: Callable[[int], None]) -
         )
     path = paths.finish()
     classes, label = _labels(source, folder, path)
-    rows = pa.Table.from_arrays([path, pa.array(np.frombuffer(sizes, np.int64)), label], schema=SCHEMA)
+    size = pa.array(np.frombuffer(sizes, np.int64))
+    rows = pa.Table.from_arrays([path, size, label, versions.finish()], schema=SCHEMA)
     return make_table(folder, rows, classes, stamped)
 
 
@@ -52,11 +56,11 @@ def extension_of(path: str) -> str:
     return base.rpartition(".")[2].lower() if "." in base else ""
 
 
-def _visible(stores: Stores, folder: str) -> Iterator[tuple[str, int]]:
+def _visible(stores: Stores, folder: str) -> Iterator[tuple[str, ObjectInfo]]:
     for entry in stores.of(folder).list(folder):
         path = entry.url[len(folder) :]
         if path and not path.startswith(".") and "/." not in path:
-            yield path, entry.size_bytes
+            yield path, entry
 
 
 def _check_name(folder: str, path: str) -> None:
@@ -107,9 +111,9 @@ class _Strings:
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._chunks: list[pa.Array] = []
-        self._block: list[str] = []
+        self._block: list[str | None] = []
 
-    def append(self, text: str) -> None:
+    def append(self, text: str | None) -> None:
         self._block.append(text)
         if len(self._block) >= _BLOCK:
             self._flush()

@@ -7,22 +7,26 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 
-from stoker.errors import ClosedError
+from stoker.errors import ClosedError, ShardError, TransientError
 from stoker.formats import compressed
 from stoker.formats.keys import SPLITS, KeyRule
 from stoker.formats.manifest import Shard, identity
 from stoker.formats.manifest_file import StoredRows
 from stoker.formats.scan import Scan
 from stoker.formats.stores import Stores, is_local
+from stoker.formats.whole_md5 import WholeMd5
 from stoker.formats.window import Window
 from stoker.storage.daemon_pool import DaemonPool
 from stoker.storage.store import ObjectInfo
+from stoker.storage.urls import shown
 
 _LOCAL_THREADS = 4
 _REMOTE_THREADS = 16
+_MAX_SCANS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +55,27 @@ class Plan:
         return [entry for entry, old in zip(self.entries, self.old, strict=True) if old is None]
 
 
-def plan(entries: Sequence[ObjectInfo], known: Sequence[Shard]) -> Plan:
+class Known(Protocol):
+    """What a manifest knows of a shard, tar or Parquet."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def version(self) -> str: ...
+
+
+def plan(entries: Sequence[ObjectInfo], known: Sequence[Known]) -> Plan:
     """A shard is known if its URL, size and version are those that were scanned; pure."""
     numbers = {(identity(shard.url), shard.size_bytes, shard.version): i for i, shard in enumerate(known)}
     old = (numbers.get((identity(entry.url), entry.size_bytes, entry.version)) for entry in entries)
     return Plan(tuple(entries), tuple(old))
 
 
-def is_current(planned: Plan, known: Sequence[Shard]) -> bool:
+def is_current(planned: Plan, known: Sequence[Known]) -> bool:
     """Whether the old manifest says all: the same shards in the same order."""
     return planned.old == tuple(range(len(known)))
 
@@ -66,14 +83,44 @@ def is_current(planned: Plan, known: Sequence[Shard]) -> bool:
 def scan_shard(
     stores: Stores, entry: ObjectInfo, keys: KeyRule, ahead: Executor | None, on_bytes: Callable[[int], None]
 ) -> tuple[Shard, pa.RecordBatch]:
-    """Scan one shard. Raises ShardError if it is none, StorageError if it cannot be read."""
+    """Scan one shard; again, if its bytes are not those that its ETag says and come differently each time.
 
+    Raises ShardError if it is none, StorageError if it cannot be read.
+    """
+    suspects: set[str] = set()
+    while True:
+        md5 = WholeMd5(entry.version, entry.size_bytes)
+        found: tuple[Shard, pa.RecordBatch] | ShardError
+        try:
+            found = _scan_once(stores, entry, keys, ahead, on_bytes, md5)
+        except ShardError as error:
+            found = error
+        digest = md5.found()
+        if not digest or digest in suspects:  # the same bytes twice: the ETag is no MD5
+            if isinstance(found, ShardError):
+                raise found
+            return found
+        suspects.add(digest)
+        if len(suspects) == _MAX_SCANS:
+            raise TransientError(
+                f"{shown(entry.url)}: read {_MAX_SCANS} times, and its bytes differ each time: damaged on the way"
+            )
+
+
+def _scan_once(
+    stores: Stores,
+    entry: ObjectInfo,
+    keys: KeyRule,
+    ahead: Executor | None,
+    on_bytes: Callable[[int], None],
+    md5: WholeMd5,
+) -> tuple[Shard, pa.RecordBatch]:
     def read(start: int, stop: int) -> memoryview:
-        found = stores.read(entry.url, start, stop)
+        found = stores.read(entry.url, start, stop, entry.version)
         on_bytes(len(found))
         return found
 
-    window = Window(read, entry.size_bytes, ahead)
+    window = Window(read, entry.size_bytes, ahead, on_fresh=md5.add)
     is_gzip = compressed.is_gzip(window.at(0, 3))
     said: tuple[str, ...] = ()
     size = entry.size_bytes
@@ -87,6 +134,8 @@ def scan_shard(
     try:
         scan.run()
     finally:
+        if not is_gzip:
+            md5.complete(window)
         window.close()
     shard = Shard(
         entry.url,
@@ -106,13 +155,13 @@ def scan_changed(
 ) -> tuple[list[Shard], list[pa.RecordBatch]]:
     """The shards of a plan with their rows: scanned in parallel, or taken over from ``stored``."""
     to_scan = planned.to_scan
-    meter = _Meter(planned, on_progress)
-    num_threads = max(1, min(len(to_scan), _LOCAL_THREADS if _all_local(to_scan) else _REMOTE_THREADS))
+    meter = Meter(planned, on_progress)
+    width = num_threads(to_scan)
     shards: list[Shard] = []
     batches: list[pa.RecordBatch] = []
     with ExitStack() as stack:
-        ahead = stack.enter_context(DaemonPool(num_threads, "stoker-index-read"))
-        pool = stack.enter_context(DaemonPool(num_threads, "stoker-index"))
+        ahead = stack.enter_context(DaemonPool(width, "stoker-index-read"))
+        pool = stack.enter_context(DaemonPool(width, "stoker-index"))
         scanned = [pool.submit(_scan, stores, entry, keys, ahead, meter) for entry in to_scan]
         stack.callback(meter.stop)
         results = iter(scanned)
@@ -128,7 +177,7 @@ def scan_changed(
 
 
 def _scan(
-    stores: Stores, entry: ObjectInfo, keys: KeyRule, ahead: Executor, meter: _Meter
+    stores: Stores, entry: ObjectInfo, keys: KeyRule, ahead: Executor, meter: Meter
 ) -> tuple[Shard, pa.RecordBatch]:
     bytes_of_shard = _ShardMeter(entry.size_bytes, meter)
     found = scan_shard(stores, entry, keys, ahead, bytes_of_shard.on_bytes)
@@ -136,10 +185,15 @@ def _scan(
     return found
 
 
+def num_threads(to_scan: Sequence[ObjectInfo]) -> int:
+    """How many shards are looked at at once."""
+    return max(1, min(len(to_scan), _LOCAL_THREADS if _all_local(to_scan) else _REMOTE_THREADS))
+
+
 class _ShardMeter:
     """Counts a shard's bytes as done, each once: some are hopped over, some are read ahead in vain."""
 
-    def __init__(self, size_bytes: int, meter: _Meter) -> None:
+    def __init__(self, size_bytes: int, meter: Meter) -> None:
         self._meter = meter
         self._lock = threading.Lock()
         self._left = size_bytes
@@ -156,8 +210,8 @@ class _ShardMeter:
         self._meter.report(1, rest, shard.num_rows)
 
 
-class _Meter:
-    """Adds up what the scanning threads report."""
+class Meter:
+    """Adds up what the threads report that look at shards."""
 
     def __init__(self, planned: Plan, on_progress: OnProgress | None) -> None:
         self._on_progress = on_progress

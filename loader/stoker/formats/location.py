@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.errors import StorageError
-from stoker.formats.source import Files, Source, folder_of, is_listing
+from stoker.formats.source import Files, Source, Tar, folder_of, is_listing
 from stoker.formats.stores import Stores
 from stoker.storage.urls import WEB_SCHEMES, normalize, scheme_of
 
@@ -76,7 +76,7 @@ def common_folder(folders: Sequence[str]) -> str:
 def _rule(source: Source) -> list[Any]:
     if isinstance(source, Files):
         return ["files", source.extensions, source.labels, source.classes]
-    return ["tar", source.keys]
+    return ["tar", source.keys] if isinstance(source, Tar) else ["parquet"]
 
 
 def _cache_folder() -> Path:

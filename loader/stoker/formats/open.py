@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from stoker.errors import NotFoundError, StorageError, TransientError
-from stoker.formats import file_table, index, location, manifest, manifest_file
+from stoker.formats import (
+    file_table,
+    index,
+    location,
+    manifest,
+    manifest_file,
+    parquet_groups,
+    parquet_index,
+    parquet_manifest_file,
+)
 from stoker.formats.dataset import Dataset
 from stoker.formats.file_listing import read_listing
 from stoker.formats.file_table import FileTable
@@ -19,9 +28,11 @@ from stoker.formats.manifest import Manifest
 from stoker.formats.manifest_file import StoredRows
 from stoker.formats.notices import announce
 from stoker.formats.parquet import ManifestError
-from stoker.formats.source import Files, Source, Tar, is_listing
+from stoker.formats.parquet_dataset import ParquetDataset
+from stoker.formats.parquet_manifest import ParquetManifest
+from stoker.formats.source import Files, Parquet, Source, Tar, is_listing
 from stoker.formats.stamp import is_current
-from stoker.formats.stores import Opener, Stores
+from stoker.formats.stores import DIRECT, Access, Stores
 from stoker.formats.tar_dataset import TarDataset
 from stoker.storage.patterns import expand
 
@@ -36,18 +47,18 @@ _LOG = logging.getLogger("stoker")
 class Built:
     """A manifest with what was done for it: shards scanned (files listed), and those taken over from before."""
 
-    manifest: Manifest | FileTable
+    manifest: Manifest | FileTable | ParquetManifest
     num_scanned: int
     num_kept: int
 
 
-def open_dataset(source: Source, *, progress: OnProgress | None = None, opener: Opener | None = None) -> Dataset:
+def open_dataset(source: Source, *, progress: OnProgress | None = None, access: Access = DIRECT) -> Dataset:
     """Open a source: its manifest is read, what changed since is scanned again, what is wrong is warned of.
 
-    ``progress`` is called from scanning threads, one at a time. ``opener`` replaces ``open_store``, for wrappers.
-    Raises StorageError, ShardError for a shard that is no tar, SpecError for patterns that are wrong.
+    ``progress`` is called from scanning threads, one at a time. ``access`` says what stands before the stores.
+    Raises StorageError, ShardError for a shard that is none, SpecError for patterns or columns that are wrong.
     """
-    stores = Stores(source.storage_options, opener)
+    stores = Stores(source.storage_options, access)
     match source:
         case Tar():
             found, _ = _index_tar(source, stores, progress)
@@ -55,14 +66,18 @@ def open_dataset(source: Source, *, progress: OnProgress | None = None, opener: 
             return TarDataset(source, stores, found)
         case Files():
             return FilesDataset(source, stores, _known_files(source, stores) or _list_files(source, stores, progress))
+        case Parquet():
+            groups, _ = _index_parquet(source, stores, progress)
+            announce(groups.notices)
+            return ParquetDataset(source, stores, groups)
 
 
-def build_manifest(source: Source, progress: OnProgress | None = None, opener: Opener | None = None) -> Built:
+def build_manifest(source: Source, progress: OnProgress | None = None, access: Access = DIRECT) -> Built:
     """Make the manifest of a source, or bring it up to date, and save it. Files are always listed again.
 
     Whoever calls shows ``manifest.notices``: nothing is warned of here.
     """
-    stores = Stores(source.storage_options, opener)
+    stores = Stores(source.storage_options, access)
     match source:
         case Tar():
             found, num_scanned = _index_tar(source, stores, progress)
@@ -70,6 +85,9 @@ def build_manifest(source: Source, progress: OnProgress | None = None, opener: O
         case Files():
             table = _list_files(source, stores, progress)
             return Built(table, table.num_rows, 0)
+        case Parquet():
+            groups, num_read = _index_parquet(source, stores, progress)
+            return Built(groups, num_read, len(groups.shards) - num_read)
 
 
 def _index_tar(source: Tar, stores: Stores, progress: OnProgress | None) -> tuple[Manifest, int]:
@@ -85,6 +103,24 @@ def _index_tar(source: Tar, stores: Stores, progress: OnProgress | None) -> tupl
     shards, batches = index.scan_changed(stores, planned, stored, source.keys, progress)
     url = location.save(stores, source, lambda place: manifest_file.encode(place, source.keys, shards, batches))
     return Manifest(url, source.keys, tuple(shards), manifest.rows_of(batches)), len(planned.to_scan)
+
+
+def _index_parquet(source: Parquet, stores: Stores, progress: OnProgress | None) -> tuple[ParquetManifest, int]:
+    """The manifest that is true now, and of how many shards the footer was read for it."""
+    entries = stores.heads(expand(source.patterns, source.storage_options or {}))
+    nearest: ParquetManifest | None = None
+    for _, found in _loaded(source, lambda place: parquet_manifest_file.load(stores, place)):
+        if index.is_current(index.plan(entries, found.shards), found.shards):
+            return _noticed(parquet_index.with_urls(found, [entry.url for entry in entries]), source), 0
+        nearest = nearest or found
+    planned = index.plan(entries, nearest.shards if nearest is not None else ())
+    layouts, shards = parquet_index.read_changed(stores, planned, nearest, progress)
+    url = location.save(stores, source, lambda place: parquet_manifest_file.encode(place, layouts, shards))
+    return _noticed(ParquetManifest(url, layouts, shards), source), len(planned.to_scan)
+
+
+def _noticed(found: ParquetManifest, source: Parquet) -> ParquetManifest:
+    return replace(found, notices=parquet_groups.notices(found, source.columns))
 
 
 def _kept(source: Tar, stores: Stores) -> Iterator[tuple[str, Manifest]]:

@@ -18,7 +18,7 @@ VERSION = 1
 _KEY = b"stoker.manifest"
 _READ_BYTES = 8 << 20
 
-Kind = Literal["tar", "files"]
+Kind = Literal["tar", "files", "parquet"]
 
 
 class ManifestError(Exception):

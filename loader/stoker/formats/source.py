@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, TypeAlias
 
 from stoker.errors import SpecError
 from stoker.formats.keys import KeyRule
+from stoker.secret_names import is_secret
 from stoker.spec import spec
 from stoker.storage.urls import normalize
 
@@ -18,10 +18,6 @@ IMAGE_EXTENSIONS = ("bmp", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "w
 """What torchvision's ImageFolder takes for pictures."""
 
 LISTING_EXTENSIONS = (".csv", ".tsv", ".txt", ".lst")
-
-_SECRET = re.compile(
-    r"secret|token|passw|credential|signature|sas_|_sas|^sas$|(access|account|api|private|encryption|customer)_?key|^key$"
-)
 
 
 @spec
@@ -78,17 +74,44 @@ class Files:
         return _shown(self)
 
 
-Source: TypeAlias = Tar | Files
+@spec
+class Parquet:
+    """Samples in the rows of Parquet files.
 
-_KINDS: dict[str, type[Tar | Files]] = {"tar": Tar, "files": Files}
+    ``patterns`` are as those of :class:`Tar`. ``columns`` are the fields, all that can be if not given; only their
+    bytes are read. Rows of one row group are read together. A column of text named ``__key__`` or ``key`` is the key.
+    """
+
+    patterns: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+    storage_options: dict[str, str] | None = None
+    manifest: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.patterns:
+            raise SpecError("parquet() needs at least one pattern, such as 's3://bucket/train-*.parquet'")
+        if self.columns is not None and not self.columns:
+            raise SpecError("parquet(columns=()) would give no field; name at least one, or leave it out for all")
+        if self.columns is not None and len(set(self.columns)) != len(self.columns):
+            raise SpecError("parquet(columns=…) names a column twice")
+
+    def __repr__(self) -> str:
+        return _shown(self)
+
+
+Source: TypeAlias = Tar | Files | Parquet
+
+_KINDS: dict[str, type[Source]] = {"tar": Tar, "files": Files, "parquet": Parquet}
 
 
 def tar(*patterns: str | os.PathLike[str], **options: Any) -> Tar:
     """Samples in tar files: ``stoker.tar("s3://bucket/train-{0000..0146}.tar")``; options as in :class:`Tar`."""
-    for pattern in patterns:
-        if not isinstance(pattern, str | os.PathLike):
-            raise SpecError(f"tar() takes URLs, found a {type(pattern).__name__}; for a list of them: tar(*urls)")
-    return Tar(tuple(os.fspath(pattern) for pattern in patterns), **options)
+    return Tar(_texts("tar", patterns), **options)
+
+
+def parquet(*patterns: str | os.PathLike[str], **options: Any) -> Parquet:
+    """Samples in Parquet files: ``stoker.parquet("s3://bucket/train-*.parquet")``; options as in :class:`Parquet`."""
+    return Parquet(_texts("parquet", patterns), **options)
 
 
 def files(url: str | os.PathLike[str], **options: Any) -> Files:
@@ -129,9 +152,11 @@ def folder_of(source: Files) -> str:
     return url.rpartition("/")[0] + "/" if is_listing(url) else url.rstrip("/") + "/"
 
 
-def is_secret(option: str) -> bool:
-    """Whether a storage option's name looks like that of a secret."""
-    return _SECRET.search(option.lower()) is not None
+def _texts(name: str, patterns: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    for pattern in patterns:
+        if not isinstance(pattern, str | os.PathLike):
+            raise SpecError(f"{name}() takes URLs, found a {type(pattern).__name__}; for a list of them: {name}(*urls)")
+    return tuple(os.fspath(pattern) for pattern in patterns)
 
 
 def _check_chunk_bytes(chunk_bytes: int) -> None:

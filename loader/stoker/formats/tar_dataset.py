@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -19,7 +20,9 @@ from stoker.formats.source import Tar
 from stoker.formats.stores import Stores
 from stoker.formats.tar import TarError, members
 from stoker.sample import RawSample
+from stoker.storage.store import ObjectInfo, ObjectRange
 from stoker.storage.urls import shown
+from stoker.storage.use import Use
 
 KEEP_GIL = 0
 """For crc32c: a row takes microseconds, and to get the GIL back from a busy thread would take longer."""
@@ -51,7 +54,32 @@ class TarDataset:
     def chunks(self) -> ChunkTable:
         return self._chunks.table
 
-    def read_chunk(self, chunk_index: int) -> list[RawSample | SampleError]:
+    @property
+    def stores(self) -> Stores:
+        return self._stores
+
+    def ranges(self, chunk_index: int) -> Sequence[ObjectRange]:
+        """See :class:`stoker.formats.dataset.Dataset`; a gzip shard is read whole."""
+        shard = self._shards[int(self._chunks.shard[chunk_index])]
+        if shard.encoding == "gzip":
+            return (self._stores.range(shard.url, 0, shard.size_bytes, shard.version),)
+        first, stop = self._chunks.rows(chunk_index)
+        start, end = int(self._rows.offset[first]), int(self._rows.offset[stop - 1]) + int(self._rows.size[stop - 1])
+        return (self._stores.range(shard.url, start, end, shard.version),)
+
+    def object_urls(self) -> Iterable[str]:
+        return (shard.url for shard in self._shards)
+
+    def object_at(self, index: int) -> ObjectInfo:
+        shard = self._shards[index]
+        return ObjectInfo(shard.url, shard.size_bytes, shard.version)
+
+    def read_chunk(self, chunk_index: int, use: Use | None = None) -> list[RawSample | SampleError]:
+        ranges = self.ranges(chunk_index)
+        return self.parse(chunk_index, self._stores.read_many(ranges, None if use is None else [use]))
+
+    def parse(self, chunk_index: int, bodies: Sequence[memoryview]) -> list[RawSample | SampleError]:
+        """See :class:`stoker.formats.dataset.Dataset`."""
         shard_index = int(self._chunks.shard[chunk_index])
         shard = self._shards[shard_index]
         first, stop = self._chunks.rows(chunk_index)
@@ -59,14 +87,14 @@ class TarDataset:
         sizes = self._rows.size[first:stop].tolist()
         crcs = self._rows.crc32c[first:stop].tolist()
         start, end = offsets[0], offsets[-1] + sizes[-1]
-        content = self._read(shard, start, end)
+        content = self._unpacked(shard, start, end, bodies[0])
         row = first - int(self._first_rows[shard_index])
         url = shown(shard.url)
         samples: list[RawSample | SampleError] = []
         for offset, size, crc in zip(offsets, sizes, crcs, strict=True):
             run = content[offset - start : offset - start + size]
             if crc != UNKNOWN_CRC and crc32c(run, gil_release_mode=KEEP_GIL) != crc:
-                run = self._read(shard, offset, offset + size)
+                run = self._read_again(chunk_index, offset, offset + size)
                 if (found := crc32c(run, gil_release_mode=KEEP_GIL)) != crc:
                     samples.append(self._mismatch(url, row, run, crc, found))
                     row += 1
@@ -91,13 +119,18 @@ class TarDataset:
             "manifest": self._manifest_url,
         }
 
-    def _read(self, shard: Shard, start: int, stop: int) -> memoryview:
-        """The bytes ``[start, stop)`` of the tar. Raises ShardError if there are fewer."""
+    def _read_again(self, chunk_index: int, start: int, stop: int) -> memoryview:
+        """Bytes of a chunk whose checksum did not fit, from where they lie."""
+        shard = self._shards[int(self._chunks.shard[chunk_index])]
+        (wanted,) = self.ranges(chunk_index)
         if shard.encoding == "gzip":
-            packed = self._stores.read(shard.url, 0, shard.size_bytes)
-            content = compressed.inflate(shard.url, packed)[0][start:stop]
-        else:
-            content = self._stores.read(shard.url, start, stop)
+            return self._unpacked(shard, start, stop, self._stores.read_again(wanted))
+        self._stores.forget(wanted)
+        return self._unpacked(shard, start, stop, self._stores.read(shard.url, start, stop, shard.version))
+
+    def _unpacked(self, shard: Shard, start: int, stop: int, body: memoryview) -> memoryview:
+        """The bytes ``[start, stop)`` of the tar, in what was read for them. Raises ShardError if there are fewer."""
+        content = compressed.inflate(shard.url, body)[0][start:stop] if shard.encoding == "gzip" else body
         if len(content) != stop - start:
             raise ShardError(
                 f"{shown(shard.url)}: bytes {start} to {stop} were asked for, {len(content)} came; "

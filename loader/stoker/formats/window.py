@@ -13,11 +13,20 @@ Read = Callable[[int, int], memoryview]
 class Window:
     """The bytes of a shard from some position on; ``end`` is how far they have been read.
 
-    With ``ahead`` the next range is on its way while this one is looked at. Owned by one thread; positions only grow.
+    With ``ahead`` the next range is on its way while this one is looked at. ``on_fresh`` is given each piece with its
+    position, once it is needed. Owned by one thread; positions only grow.
     """
 
-    def __init__(self, read: Read, size: int, ahead: Executor | None = None, span: int = WINDOW_BYTES) -> None:
+    def __init__(
+        self,
+        read: Read,
+        size: int,
+        ahead: Executor | None = None,
+        span: int = WINDOW_BYTES,
+        on_fresh: Callable[[int, memoryview], None] | None = None,
+    ) -> None:
         self._read = read
+        self._on_fresh = on_fresh
         self._size = size
         self._ahead = ahead
         self._span = span
@@ -43,6 +52,8 @@ class Window:
         start = position + len(kept)
         stop = min(self._size, max(start + self._span, position + num_bytes))
         fresh = self._fetch(start, stop)
+        if self._on_fresh is not None:
+            self._on_fresh(start, fresh)
         self._bytes = memoryview(b"".join((kept, fresh))) if kept else fresh
         self._start, self.end = position, start + len(fresh)
         if self._ahead is not None and self.end < self._size:

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stoker.ops.cache import Cache
     from stoker.ops.center_crop import CenterCrop
     from stoker.ops.color_jitter import ColorJitter
     from stoker.ops.decode_image import DecodeImage
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from stoker.ops.trivial_augment import TrivialAugment
 
 __all__ = [
+    "Cache",
     "CenterCrop",
     "ColorJitter",
     "DecodeImage",

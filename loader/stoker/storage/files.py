@@ -16,7 +16,7 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 
-from stoker.errors import AccessError, NotFoundError, StorageError, TransientError
+from stoker.errors import AccessError, ChangedError, NotFoundError, StorageError, TransientError
 from stoker.storage.peek import MAX_NAMES
 from stoker.storage.store import ObjectInfo
 from stoker.storage.urls import local_path, normalize
@@ -57,11 +57,16 @@ class FileStore:
         except OSError:
             return []
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
-        """The bytes ``[start, stop)``, fewer only at the end of the file."""
+    def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:
+        """The bytes ``[start, stop)``, fewer only at the end of the file.
+
+        Raises ChangedError if ``version`` is a time of modification, as ``head`` gives, and not that of the open file.
+        """
         with _translated(url):
             descriptor = os.open(local_path(url), os.O_RDONLY | os.O_CLOEXEC)
             try:
+                if version.isdigit():
+                    _check_version(url, descriptor, version)
                 return memoryview(_read_fully(descriptor, start, stop))
             finally:
                 os.close(descriptor)
@@ -80,6 +85,15 @@ class FileStore:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary)
                 raise
+
+
+def _check_version(url: str, descriptor: int, version: str) -> None:
+    found = _version(os.fstat(descriptor))
+    if found != version:
+        raise ChangedError(
+            f"{normalize(url)} was changed: modification time {version} ns was expected, found {found} ns. "
+            "Index it again, or put the old file back"
+        )
 
 
 def _read_fully(descriptor: int, start: int, stop: int) -> bytes:
@@ -132,7 +146,11 @@ def _is_file(status: os.stat_result) -> bool:
 
 
 def _info(path: str, status: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(f"file://{path}", status.st_size, str(status.st_mtime_ns))
+    return ObjectInfo(f"file://{path}", status.st_size, _version(status))
+
+
+def _version(status: os.stat_result) -> str:
+    return str(status.st_mtime_ns)
 
 
 @contextlib.contextmanager

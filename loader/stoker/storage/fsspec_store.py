@@ -57,7 +57,8 @@ class FsspecStore:
                 return []
         return [str(name).rstrip("/").rpartition("/")[2] for name in names[:MAX_NAMES]]
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
+    def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:  # noqa: ARG002  # cannot be checked
+        """The bytes ``[start, stop)``; ``version`` is not checked, since few file systems tell it along with bytes."""
         with _translated(url):
             return memoryview(self._system(url).cat_file(url, start=start, end=stop))
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -20,11 +20,17 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 
 from stoker.errors import AccessError, SpecError, StorageError, TransientError
+from stoker.storage.bodies import Bodies
+from stoker.storage.checksum import TagCheck
+from stoker.storage.credentials import Credentials, credentials_of
 from stoker.storage.options import ObstoreOptions, hide_values, obstore_options, unknown_key
+from stoker.storage.own_options import split_own
 from stoker.storage.peek import MAX_NAMES
+from stoker.storage.retry import CorruptAnswerError
 from stoker.storage.store import ObjectInfo
 from stoker.storage.translate import translate
 from stoker.storage.urls import Location, locate, shown
+from stoker.storage.versions import changed, contradicts, strong_tag, version_of
 
 _FAMILIES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"}
 _MAX_CLIENTS = 256  # one per bucket; a web address with a query has one of its own
@@ -38,6 +44,8 @@ _Obstore = S3Store | GCSStore | AzureStore | HTTPStore
 class _Client:
     store: _Obstore
     has_answered: bool = False
+    tags: TagCheck = field(default_factory=TagCheck)
+    bodies: Bodies = field(default_factory=Bodies)
 
 
 _clients: OrderedDict[tuple[object, ...], _Client] = OrderedDict()
@@ -51,7 +59,10 @@ class ObjectStore:
         self._scheme = scheme
         self._family = _FAMILIES.get(scheme, "az")
         self._given = dict(options)
+        self._checks_bodies = split_own(options)[0].checks_bodies
         self._options = obstore_options(self._family, options, timeout_s)
+        identity = self._options.identity
+        self._credentials = None if identity is None else credentials_of(identity)
         self._identity = (scheme, self._options.timeout_s, *sorted((k, str(v)) for k, v in options.items()))
 
     @property
@@ -62,7 +73,7 @@ class ObjectStore:
     def head(self, url: str) -> ObjectInfo:
         try:
             with self._asking(url) as (client, path):
-                return _info(url, obstore.head(client, path))
+                return _info(url, obstore.head(client.store, path))
         except StorageError as error:
             if self._family != "http" or isinstance(error, TransientError):
                 raise
@@ -76,9 +87,9 @@ class ObjectStore:
         folder = location.key.rpartition("/")[0]
         with self._asking(f"{location.root}/{folder}") as (client, path):
             if max_depth == 0:
-                pages: Iterable[Sequence[Any]] = [obstore.list_with_delimiter(client, path or None)["objects"]]
+                pages: Iterable[Sequence[Any]] = [obstore.list_with_delimiter(client.store, path or None)["objects"]]
             else:
-                pages = obstore.list(client, path or None, chunk_size=_LIST_PAGE)
+                pages = obstore.list(client.store, path or None, chunk_size=_LIST_PAGE)
             found = [_info(f"{location.root}/{item['path']}", item) for page in pages for item in page]
         yield from sorted(_without_markers(found, prefix), key=lambda item: item.url)
 
@@ -86,13 +97,25 @@ class ObjectStore:
         """Names from the first page of the listing, in folders below too."""
         location = locate(folder)
         with self._asking(folder.rstrip("/")) as (client, path):
-            page = next(iter(obstore.list(client, path or None, chunk_size=MAX_NAMES)), [])
+            page = next(iter(obstore.list(client.store, path or None, chunk_size=MAX_NAMES)), [])
         return [item["path"][len(location.key) :] for item in page]
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
-        """The bytes ``[start, stop)``, read-only; fewer or more where the server answers so."""
+    def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:
+        """The bytes ``[start, stop)``, read-only; fewer or more where the server answers so.
+
+        Raises ChangedError if they are of another version, CorruptAnswerError if the ETag is the MD5 of others.
+        """
         with self._asking(url) as (client, path):
-            return memoryview(obstore.get_range(client, path, start=start, end=stop))
+            answer = obstore.get(client.store, path, options={"range": (start, stop)})
+            meta: Mapping[str, Any] = answer.meta  # a dictionary made anew by each access
+            if contradicts(meta, version):
+                raise changed(shown(url), expected=version, found=version_of(meta))
+            tag = strong_tag(meta)
+            body = client.bodies.receive(answer, tag)
+        is_whole = start == 0 and stop == meta["size"] == len(body)
+        if is_whole and self._checks_bodies and not client.tags.accepts(path, tag, body):
+            raise CorruptAnswerError("the body does not have the MD5 that the store gave as ETag")
+        return body
 
     def write(self, url: str, payload: bytes) -> None:
         """Put a whole object; it appears when it is complete."""
@@ -100,25 +123,35 @@ class ObjectStore:
             # obstore would look for credentials all the same, and each try of that takes seconds
             raise AccessError(f"{shown(url)}: without credentials (skip_signature) nothing can be written")
         with self._asking(url) as (client, path):
-            obstore.put(client, path, payload)
+            obstore.put(client.store, path, payload)
 
     def _head_by_get(self, url: str, error: StorageError) -> ObjectInfo:
         """Signed addresses and some servers allow GET alone (obstore calls a 405 not found): a range tells the size."""
         try:
             with self._asking(url) as (client, path):
-                return _info(url, obstore.get(client, path, options={"range": (0, 1)}).meta)
+                return _info(url, obstore.get(client.store, path, options={"range": (0, 1)}).meta)
         except StorageError:
             raise error from None
 
     @contextlib.contextmanager
-    def _asking(self, url: str) -> Iterator[tuple[_Obstore, str]]:
+    def _asking(self, url: str) -> Iterator[tuple[_Client, str]]:
         _refuse_forked()
+        if self._credentials is not None:
+            self._credentials.ensure()
         client, path = self._client(url)
         try:
-            yield client.store, path
+            yield client, path
             client.has_answered = True
         except (BaseError, FileNotFoundError, ValueError) as error:
-            raise translate(error, shown(url), has_answered=client.has_answered) from None  # its text may hold secrets
+            # the cause is cut off: its text may hold secrets
+            raise self._meaning(translate(error, shown(url), has_answered=client.has_answered)) from None
+
+    def _meaning(self, error: StorageError) -> StorageError:
+        """The error itself, unless the store refused and there are newer credentials to try."""
+        if not isinstance(error, AccessError) or self._credentials is None:
+            return error
+        self._credentials.ensure()
+        return TransientError(f"{error}; there are newer ones now") if self._credentials.refused() else error
 
     def _client(self, url: str) -> tuple[_Client, str]:
         location = locate(url)
@@ -133,7 +166,7 @@ class ObjectStore:
 
     def _make(self, root: str) -> _Obstore:
         try:
-            return _make_client(self._scheme, root, self._options)
+            return _make_client(self._scheme, root, self._options, self._credentials)
         except (BaseError, ValueError) as error:
             text = str(error)
             for name in self._given:
@@ -143,12 +176,14 @@ class ObjectStore:
             raise SpecError(f"storage_options for {shown(root)}: {reason}") from None
 
 
-def _make_client(scheme: str, root: str, options: ObstoreOptions) -> _Obstore:
+def _make_client(scheme: str, root: str, options: ObstoreOptions, credentials: Credentials | None) -> _Obstore:
     config: Any = options.config
     common: Any = {"client_options": options.client, "retry_config": _NO_RETRIES}
     bucket = root.partition("://")[2]
     match _FAMILIES.get(scheme, scheme):
         case "s3":
+            if credentials is not None:
+                common["credential_provider"] = credentials
             return S3Store(bucket, config=config, **common)
         case "gs":
             return GCSStore(bucket, config=config, **common)
@@ -172,8 +207,7 @@ def _web_root_and_path(url: str, location: Location) -> tuple[str, str]:
 
 
 def _info(url: str, meta: Mapping[str, Any]) -> ObjectInfo:
-    version = (meta["e_tag"] or "").strip('"') or meta["version"] or str(meta["last_modified"] or "")
-    return ObjectInfo(url, int(meta["size"]), version)
+    return ObjectInfo(url, int(meta["size"]), version_of(meta))
 
 
 def _without_markers(found: list[ObjectInfo], prefix: str) -> list[ObjectInfo]:

@@ -4,6 +4,9 @@ Keys are obstore's own, in any case: those of its store (``endpoint``, ``region`
 ``skip_signature``, ``service_account_key``, …) and of its HTTP client (``allow_http``, ``proxy_url``,
 ``connect_timeout``, …), and the names fsspec users know (``anon``, ``endpoint_url``, ``key``, ``secret``). What is
 not given comes from the environment, as obstore reads it (``AWS_…``, ``GOOGLE_…``, ``AZURE_…``).
+
+Stoker's own keys never reach obstore: ``chaos`` and ``checksum`` for all, and for S3 those that say whose credentials
+are meant (``profile``, ``role_arn``, …; see ``credentials.py``).
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from datetime import timedelta
 from typing import Any
 
 from stoker.errors import SpecError
+from stoker.storage.aws import profile_settings
+from stoker.storage.identity import IDENTITY_KEYS, STATIC_KEYS, Identity
+from stoker.storage.own_options import OWN_KEYS, split_own
 
 _CLIENT_KEYS = frozenset(
     [
@@ -45,9 +51,16 @@ _ALIASES = {
     "anon": "skip_signature",
     "anonymous": "skip_signature",
     "endpoint_url": "endpoint",
-    "requester_pays": "request_payer",
 }
-_S3_ALIASES = {"key": "access_key_id", "secret": "secret_access_key"}
+_S3_ALIASES = {
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+    "key": "access_key_id",
+    "requester_pays": "request_payer",
+    "secret": "secret_access_key",
+    "token": "session_token",
+}
 
 # obstore says itself which keys it takes; these names serve for suggestions only
 _SUGGESTED = {
@@ -65,6 +78,7 @@ _SUGGESTED = {
         "checksum_algorithm",
         "sse_kms_key_id",
         "s3_express",
+        *IDENTITY_KEYS,
     ],
     "gs": [
         "service_account",
@@ -96,15 +110,20 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 
 @dataclass(frozen=True, slots=True)
 class ObstoreOptions:
-    """``config`` for the store, ``client`` for its HTTP client; ``timeout_s`` bounds one request."""
+    """``config`` for the store, ``client`` for its HTTP client; ``timeout_s`` bounds one request.
+
+    ``identity`` says whose credentials are to be fetched; None: obstore finds them itself.
+    """
 
     config: Mapping[str, Any] = field(repr=False)  # holds secrets
     client: Mapping[str, Any] = field(repr=False)
     timeout_s: float
+    identity: Identity | None = None
 
 
 def obstore_options(family: str, options: Mapping[str, Any], timeout_s: float) -> ObstoreOptions:
     """Sort the keys; ``family`` is s3, gs, az or http. ``timeout_s`` holds where the options name none."""
+    _, options = split_own(options)
     config: dict[str, Any] = {}
     client: dict[str, Any] = {}
     aliases = _ALIASES | _S3_ALIASES if family == "s3" else _ALIASES
@@ -114,22 +133,37 @@ def obstore_options(family: str, options: Mapping[str, Any], timeout_s: float) -
             timeout_s = _seconds(name, value)
         elif key in _CLIENT_KEYS:
             client[key] = value
-        elif family == "http":
+        elif family == "http" or (family != "s3" and key in IDENTITY_KEYS):
             raise SpecError(unknown_key(family, name))
         else:
             config[key] = value
+    identity = _identity(config) if family == "s3" else None
+    if identity is not None and identity.profile:
+        config = {**profile_settings(identity), **config}
     if str(config.get("endpoint", "")).startswith("http://"):
         client.setdefault("allow_http", True)  # written out by the user
     if family == "http":
         client.setdefault("allow_http", True)
     client["timeout"] = timedelta(seconds=timeout_s)
     client.setdefault("connect_timeout", timedelta(seconds=min(5.0, timeout_s)))
-    return ObstoreOptions(config, client, timeout_s)
+    return ObstoreOptions(config, client, timeout_s, identity)
+
+
+def _identity(config: dict[str, Any]) -> Identity | None:
+    """Take out of ``config`` what says whose credentials are meant, with the keys that vouch for it."""
+    found = {key: str(config.pop(key)) for key in IDENTITY_KEYS if key in config}
+    if not found:
+        return None
+    found |= {key: str(config.pop(key)) for key in STATIC_KEYS if key in config}
+    if "sts_endpoint" in config:
+        found["sts_endpoint"] = str(config.pop("sts_endpoint"))
+    return Identity(**found, region=str(config.get("region", config.get("default_region", ""))))
 
 
 def unknown_key(family: str, name: str) -> str:
     """The text for a key that nobody knows, with the nearest known one."""
-    known = sorted({*_CLIENT_KEYS, *_SUGGESTED[family], *(_ALIASES if family != "http" else ())})
+    aliases = {} if family == "http" else _ALIASES | (_S3_ALIASES if family == "s3" else {})
+    known = sorted({*_CLIENT_KEYS, *OWN_KEYS, *_SUGGESTED[family], *aliases})
     close = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
     return f"storage_options: {family} has no option {name!r}; {hint}"

@@ -35,21 +35,21 @@ class ParallelStore:
     def peek(self, folder: str) -> Sequence[str]:
         return self._inner.peek(folder)
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
-        """Exactly ``[start, stop)``; one copy more than a small read, into one buffer."""
+    def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:
+        """Exactly ``[start, stop)``, read-only; one copy more than a small read, into one buffer."""
         if stop - start <= self._part_bytes:
-            return self._inner.read(url, start, stop)
+            return self._inner.read(url, start, stop, version)
         parts = split(ByteRange(start, stop), self._part_bytes)
         joined = np.empty(stop - start, np.uint8)
 
         def fetch(part: ByteRange) -> None:
-            body = self._inner.read(url, part.start, part.stop)
+            body = self._inner.read(url, part.start, part.stop, version)
             joined[part.start - start : part.stop - start] = np.frombuffer(body, np.uint8)
 
         with DaemonPool(min(len(parts), self._max_requests), "stoker-read-part") as threads:
             for outcome in [threads.submit(fetch, part) for part in parts]:
                 outcome.result()
-        return joined.data
+        return joined.data.toreadonly()
 
     def write(self, url: str, payload: bytes) -> None:
         self._inner.write(url, payload)

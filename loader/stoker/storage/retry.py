@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stoker.errors import SpecError, StorageError, TransientError
+from stoker.errors import ChangedError, SpecError, StorageError, TransientError
 from stoker.storage.peek import PeekingStore
+from stoker.storage.resume import Progress
 from stoker.storage.store import ObjectInfo
 from stoker.storage.urls import shown
+from stoker.storage.versions import changed
 
 T = TypeVar("T")
 
@@ -30,10 +32,29 @@ class ShortAnswerError(TransientError):
     """Fewer bytes than asked for: cut on the way, or the object ends earlier (then no retry helps)."""
 
 
+class CutAnswerError(TransientError):
+    """The body broke off after ``body``, which is good and of ``version`` (empty: unknown)."""
+
+    def __init__(self, reason: str, body: memoryview, version: str) -> None:
+        super().__init__(reason)
+        self.body = body
+        self.version = version
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether the rest alone can be asked for: it must be certain that it belongs to these bytes."""
+        return bool(self.body) and bool(self.version)
+
+
+class CorruptAnswerError(TransientError):
+    """A body of the right length does not have the checksum that the store gave."""
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How long to insist. No attempt begins that could outlast ``deadline_s``, except the first.
 
+    Attempts that brought a part of the body do not count towards ``max_attempts``.
     ``attempt_s`` bounds one request where the back-end can be bounded (obstore).
     Waits are drawn from [0, w), w doubling from ``first_wait_s`` to ``max_wait_s`` ("full jitter", Brooker 2015);
     a throttled request waits at least w / 2.
@@ -55,6 +76,7 @@ class Retry:
     wait_s: float
     is_throttled: bool
     reason: str
+    kept_bytes: int = 0  # of a body that broke off; only the rest is asked for again
 
 
 def wait_before_retry(
@@ -103,54 +125,75 @@ class RetryingStore:
     def peek(self, folder: str) -> Sequence[str]:
         return self._insist(lambda: self._inner.peek(folder), f"listing of {shown(folder)}")
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
+    def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:
         """Exactly ``[start, stop)``. An empty range is answered without a request."""
         if not 0 <= start <= stop:
             raise SpecError(f"{shown(url)}: expected a range with 0 <= start <= stop, found [{start}, {stop})")
         if start == stop:
             return memoryview(b"")
-        return self._insist(lambda: self._read_once(url, start, stop), f"{shown(url)} bytes [{start}, {stop})")
+        progress = Progress(start, version)
+        return self._insist(lambda: self._read_on(url, stop, progress), f"{shown(url)} bytes [{start}, {stop})")
 
     def write(self, url: str, payload: bytes) -> None:
         self._insist(lambda: self._inner.write(url, payload), f"write of {len(payload)} bytes to {shown(url)}")
 
-    def _read_once(self, url: str, start: int, stop: int) -> memoryview:
+    def _read_on(self, url: str, stop: int, progress: Progress) -> memoryview:
+        """Read what is missing."""
         try:
-            body = self._inner.read(url, start, stop)
+            return progress.finish(self._read_once(url, progress.position, stop, progress.version))
+        except CutAnswerError as error:
+            if error.can_resume:
+                progress.keep(error.body, error.version)
+            raise
+        except ChangedError as error:
+            if not progress.has_kept:
+                raise
+            progress.forget()
+            raise TransientError("the object was replaced while it was read") from error
+
+    def _read_once(self, url: str, start: int, stop: int, version: str) -> memoryview:
+        try:
+            body = self._inner.read(url, start, stop, version)
             if len(body) == stop - start:
                 return body
             raise ShortAnswerError(f"expected {stop - start} bytes, found {len(body)}")
         except ShortAnswerError:
-            size_bytes = self._inner.head(url).size_bytes
-            if size_bytes < stop:
+            found = self._inner.head(url)
+            if found.size_bytes < stop:
+                if version not in ("", found.version):
+                    raise changed(shown(url), expected=version, found=found.version) from None
                 raise StorageError(
-                    f"{shown(url)} has {size_bytes} bytes, bytes [{start}, {stop}) were asked for: "
+                    f"{shown(url)} has {found.size_bytes} bytes, bytes [{start}, {stop}) were asked for: "
                     "it changed since it was indexed, or the index belongs to another object"
                 ) from None
             raise
 
     def _insist(self, attempt: Callable[[], T], subject: str) -> T:
         begin_s = self._clock()
-        num_attempts = 0
+        num_attempts = num_fruitless = 0
         while True:
             try:
                 return attempt()
             except TransientError as error:
+                kept_bytes = len(error.body) if isinstance(error, CutAnswerError) and error.can_resume else 0
                 num_attempts += 1
-                self._wait_or_give_up(error, subject, num_attempts, self._clock() - begin_s)
+                num_fruitless += kept_bytes == 0
+                elapsed_s = self._clock() - begin_s
+                is_throttled = isinstance(error, ThrottledError)
+                wait_s = wait_before_retry(
+                    self._policy,
+                    num_attempts=max(1, num_fruitless),
+                    elapsed_s=elapsed_s,
+                    is_throttled=is_throttled,
+                    uniform=self._uniform(),
+                )
+                if wait_s is None:
+                    raise _given_up(subject, num_attempts, elapsed_s, error) from None
+                if self._on_retry is not None:
+                    self._on_retry(Retry(subject, num_attempts, wait_s, is_throttled, str(error), kept_bytes))
+                self._sleep(wait_s)
 
-    def _wait_or_give_up(self, error: TransientError, subject: str, num_attempts: int, elapsed_s: float) -> None:
-        is_throttled = isinstance(error, ThrottledError)
-        wait_s = wait_before_retry(
-            self._policy,
-            num_attempts=num_attempts,
-            elapsed_s=elapsed_s,
-            is_throttled=is_throttled,
-            uniform=self._uniform(),
-        )
-        if wait_s is None:
-            times = "1 attempt" if num_attempts == 1 else f"{num_attempts} attempts"
-            raise TransientError(f"{subject}: no good answer in {times} over {elapsed_s:.1f} s; the last: {error}")
-        if self._on_retry is not None:
-            self._on_retry(Retry(subject, num_attempts, wait_s, is_throttled, str(error)))
-        self._sleep(wait_s)
+
+def _given_up(subject: str, num_attempts: int, elapsed_s: float, last: TransientError) -> TransientError:
+    times = "1 attempt" if num_attempts == 1 else f"{num_attempts} attempts"
+    return TransientError(f"{subject}: no good answer in {times} over {elapsed_s:.1f} s; the last: {last}")

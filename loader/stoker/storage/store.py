@@ -16,6 +16,25 @@ class ObjectInfo:
     version: str
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectRange:
+    """The bytes ``[start, stop)`` of one version of one object; what caches and planners deal in.
+
+    ``version`` is as in :class:`ObjectInfo`; empty if unknown, and then nothing of it is kept. ``endpoint`` says which
+    server is meant where the URL alone does not.
+    """
+
+    url: str
+    start: int
+    stop: int
+    version: str = ""
+    endpoint: str = ""
+
+    @property
+    def num_bytes(self) -> int:
+        return self.stop - self.start
+
+
 class Store(Protocol):
     """Blocking access to the objects below one root, safe to call from many threads.
 
@@ -29,8 +48,11 @@ class Store(Protocol):
         """All objects whose URL begins with ``prefix``, recursively, sorted by URL."""
         ...
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
-        """Exactly the bytes ``[start, stop)``; a shorter answer is retried, then TransientError."""
+    def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:
+        """Exactly the bytes ``[start, stop)``; a shorter answer is retried, then TransientError.
+
+        Raises ChangedError if it can be told that the object is not of ``version`` any more; "" is any.
+        """
         ...
 
     def write(self, url: str, payload: bytes) -> None:

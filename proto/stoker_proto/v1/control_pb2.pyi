@@ -46,7 +46,7 @@ class HelloResponse(_message.Message):
     def __init__(self, version: _Optional[_Union[Version, _Mapping]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., beat_ms: _Optional[int] = ..., dispatcher_id: _Optional[str] = ...) -> None: ...
 
 class Worker(_message.Message):
-    __slots__ = ("worker_id", "location", "host_id", "num_threads", "allows_code", "pid", "release", "max_processes")
+    __slots__ = ("worker_id", "location", "host_id", "num_threads", "allows_code", "pid", "release", "max_processes", "keeps_cache")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -55,6 +55,7 @@ class Worker(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     MAX_PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_CACHE_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     location: str
     host_id: str
@@ -63,7 +64,8 @@ class Worker(_message.Message):
     pid: int
     release: str
     max_processes: int
-    def __init__(self, worker_id: _Optional[str] = ..., location: _Optional[str] = ..., host_id: _Optional[str] = ..., num_threads: _Optional[int] = ..., allows_code: bool = ..., pid: _Optional[int] = ..., release: _Optional[str] = ..., max_processes: _Optional[int] = ...) -> None: ...
+    keeps_cache: bool
+    def __init__(self, worker_id: _Optional[str] = ..., location: _Optional[str] = ..., host_id: _Optional[str] = ..., num_threads: _Optional[int] = ..., allows_code: bool = ..., pid: _Optional[int] = ..., release: _Optional[str] = ..., max_processes: _Optional[int] = ..., keeps_cache: bool = ...) -> None: ...
 
 class RegisterWorkerRequest(_message.Message):
     __slots__ = ("worker",)
@@ -87,8 +89,58 @@ class WorkerJob(_message.Message):
     lanes: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, pipeline: _Optional[str] = ..., rows: _Optional[int] = ..., decode_s: _Optional[float] = ..., lanes: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class Member(_message.Message):
+    __slots__ = ("worker_id", "location")
+    WORKER_ID_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    worker_id: str
+    location: str
+    def __init__(self, worker_id: _Optional[str] = ..., location: _Optional[str] = ...) -> None: ...
+
+class FleetCounts(_message.Message):
+    __slots__ = ("local_bytes", "peer_bytes", "origin_bytes", "given_bytes", "calls_served", "calls_refused", "calls_late")
+    LOCAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PEER_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CALLS_SERVED_FIELD_NUMBER: _ClassVar[int]
+    CALLS_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    CALLS_LATE_FIELD_NUMBER: _ClassVar[int]
+    local_bytes: int
+    peer_bytes: int
+    origin_bytes: int
+    given_bytes: int
+    calls_served: int
+    calls_refused: int
+    calls_late: int
+    def __init__(self, local_bytes: _Optional[int] = ..., peer_bytes: _Optional[int] = ..., origin_bytes: _Optional[int] = ..., given_bytes: _Optional[int] = ..., calls_served: _Optional[int] = ..., calls_refused: _Optional[int] = ..., calls_late: _Optional[int] = ...) -> None: ...
+
+class PrefixUse(_message.Message):
+    __slots__ = ("prefix", "requests", "throttled", "waited", "seconds", "limit")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    requests: int
+    throttled: int
+    waited: int
+    seconds: float
+    limit: float
+    def __init__(self, prefix: _Optional[str] = ..., requests: _Optional[int] = ..., throttled: _Optional[int] = ..., waited: _Optional[int] = ..., seconds: _Optional[float] = ..., limit: _Optional[float] = ...) -> None: ...
+
+class PrefixLimit(_message.Message):
+    __slots__ = ("prefix", "requests_per_s")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    requests_per_s: float
+    def __init__(self, prefix: _Optional[str] = ..., requests_per_s: _Optional[float] = ...) -> None: ...
+
 class WorkerBeatRequest(_message.Message):
-    __slots__ = ("worker_id", "jobs", "is_draining", "num_streams", "queued_bytes", "bad_samples", "num_processes")
+    __slots__ = ("worker_id", "jobs", "is_draining", "num_streams", "queued_bytes", "bad_samples", "num_processes", "prefixes", "members_version", "fleet")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     IS_DRAINING_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +148,9 @@ class WorkerBeatRequest(_message.Message):
     QUEUED_BYTES_FIELD_NUMBER: _ClassVar[int]
     BAD_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     NUM_PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    PREFIXES_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FLEET_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     jobs: _containers.RepeatedCompositeFieldContainer[WorkerJob]
     is_draining: bool
@@ -103,19 +158,28 @@ class WorkerBeatRequest(_message.Message):
     queued_bytes: int
     bad_samples: int
     num_processes: int
-    def __init__(self, worker_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[WorkerJob, _Mapping]]] = ..., is_draining: bool = ..., num_streams: _Optional[int] = ..., queued_bytes: _Optional[int] = ..., bad_samples: _Optional[int] = ..., num_processes: _Optional[int] = ...) -> None: ...
+    prefixes: _containers.RepeatedCompositeFieldContainer[PrefixUse]
+    members_version: str
+    fleet: FleetCounts
+    def __init__(self, worker_id: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[WorkerJob, _Mapping]]] = ..., is_draining: bool = ..., num_streams: _Optional[int] = ..., queued_bytes: _Optional[int] = ..., bad_samples: _Optional[int] = ..., num_processes: _Optional[int] = ..., prefixes: _Optional[_Iterable[_Union[PrefixUse, _Mapping]]] = ..., members_version: _Optional[str] = ..., fleet: _Optional[_Union[FleetCounts, _Mapping]] = ...) -> None: ...
 
 class WorkerBeatResponse(_message.Message):
-    __slots__ = ("is_known", "should_drain", "should_stop", "is_last")
+    __slots__ = ("is_known", "should_drain", "should_stop", "is_last", "limits", "members", "members_version")
     IS_KNOWN_FIELD_NUMBER: _ClassVar[int]
     SHOULD_DRAIN_FIELD_NUMBER: _ClassVar[int]
     SHOULD_STOP_FIELD_NUMBER: _ClassVar[int]
     IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_VERSION_FIELD_NUMBER: _ClassVar[int]
     is_known: bool
     should_drain: bool
     should_stop: bool
     is_last: bool
-    def __init__(self, is_known: bool = ..., should_drain: bool = ..., should_stop: bool = ..., is_last: bool = ...) -> None: ...
+    limits: _containers.RepeatedCompositeFieldContainer[PrefixLimit]
+    members: _containers.RepeatedCompositeFieldContainer[Member]
+    members_version: str
+    def __init__(self, is_known: bool = ..., should_drain: bool = ..., should_stop: bool = ..., is_last: bool = ..., limits: _Optional[_Iterable[_Union[PrefixLimit, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., members_version: _Optional[str] = ...) -> None: ...
 
 class Job(_message.Message):
     __slots__ = ("pipeline", "name", "num_lanes", "world_size", "has_code")

@@ -257,3 +257,49 @@ class Origin(_message.Message):
     row: int
     key: str
     def __init__(self, url: _Optional[str] = ..., row: _Optional[int] = ..., key: _Optional[str] = ...) -> None: ...
+
+class RangesRequest(_message.Message):
+    __slots__ = ("version", "source", "source_id", "is_full", "dataset", "ranges", "wait_ms")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_ID_FIELD_NUMBER: _ClassVar[int]
+    IS_FULL_FIELD_NUMBER: _ClassVar[int]
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    version: _control_pb2.Version
+    source: str
+    source_id: bytes
+    is_full: bool
+    dataset: str
+    ranges: _containers.RepeatedCompositeFieldContainer[Range]
+    wait_ms: int
+    def __init__(self, version: _Optional[_Union[_control_pb2.Version, _Mapping]] = ..., source: _Optional[str] = ..., source_id: _Optional[bytes] = ..., is_full: bool = ..., dataset: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("url", "start", "stop", "version", "endpoint", "job", "now", "next")
+    URL_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    url: str
+    start: int
+    stop: int
+    version: str
+    endpoint: str
+    job: str
+    now: float
+    next: float
+    def __init__(self, url: _Optional[str] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., version: _Optional[str] = ..., endpoint: _Optional[str] = ..., job: _Optional[str] = ..., now: _Optional[float] = ..., next: _Optional[float] = ...) -> None: ...
+
+class RangesAnswer(_message.Message):
+    __slots__ = ("error", "wants_source")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    WANTS_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    wants_source: bool
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., wants_source: bool = ...) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stoker.formats.source import Source, Tar
+from stoker.formats.source import Files, Source
 from stoker.pipeline import Pipeline
 from stoker.storage.patterns import anchored
 from stoker.storage.urls import normalize
@@ -17,7 +17,7 @@ def with_absolute_paths(pipeline: Pipeline) -> Pipeline:
 
 def _absolute(source: Source) -> Source:
     manifest = None if source.manifest is None else normalize(source.manifest)
-    if isinstance(source, Tar):
-        patterns = tuple(found for pattern in source.patterns for found in anchored(pattern))
-        return replace(source, patterns=patterns, manifest=manifest)
-    return replace(source, url=normalize(source.url), manifest=manifest)
+    if isinstance(source, Files):
+        return replace(source, url=normalize(source.url), manifest=manifest)
+    patterns = tuple(found for pattern in source.patterns for found in anchored(pattern))
+    return replace(source, patterns=patterns, manifest=manifest)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 def index(
     urls: Annotated[
         list[str],
-        typer.Argument(help="Tar patterns, such as 's3://bucket/train-{0000..0146}.tar', or one folder of pictures."),
+        typer.Argument(
+            help="Tar or Parquet patterns, such as 's3://bucket/train-{0000..0146}.tar', or one folder of pictures."
+        ),
     ],
     manifest: Annotated[
         str | None, typer.Option(help="Where the index goes; beside the data or in the cache folder if not given.")
@@ -32,7 +34,10 @@ def index(
     storage_option: StorageOptions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
-    """Scan shards and write the index that a pipeline opens; only what changed is scanned again."""
+    """Scan shards (of Parquet files, the footers) and write the index that a pipeline opens.
+
+    Only what changed is scanned again.
+    """
     from rich.console import Console
 
     options = arguments.storage_options(storage_option)

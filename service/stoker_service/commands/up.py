@@ -26,6 +26,9 @@ def up(
     max_processes: arguments.ProcessesOption = None,
     drain_s: arguments.DrainOption = options.DEFAULT_DRAIN_S,
     arena: arguments.ArenaOption = True,
+    cache_dir: arguments.CacheDirOption = None,
+    cache_bytes: arguments.CacheBytesOption = None,
+    cache_ram_bytes: arguments.CacheRamOption = "0",
     engine: Annotated[
         str, typer.Option(help="What runs the workers: processes of this machine, or ray, an existing cluster.")
     ] = "processes",
@@ -57,6 +60,9 @@ def up(
         max_processes=max_processes,
         drain_s=drain_s,
         arena=arena,
+        cache_dir=cache_dir,
+        cache_bytes=arguments.size(cache_bytes, "--cache-bytes"),
+        cache_ram_bytes=arguments.size(cache_ram_bytes, "--cache-ram-bytes"),
         engine=engine,
         http_host=http_host,
         http_port=http_port,

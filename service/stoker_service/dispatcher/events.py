@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from stoker.storage.pacing import PrefixUse
 from stoker_service.dispatcher.model import ClientId, Job, JobKey, PipelineId, Worker, WorkerId
+from stoker_service.fleet_counts import NOTHING, FleetCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,9 @@ class WorkerBeat:
     queued_bytes: int = 0
     bad_samples: int = 0
     num_processes: int = 0
+    prefixes: tuple[PrefixUse, ...] = ()
+    members_version: str = ""
+    fleet: FleetCounts = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

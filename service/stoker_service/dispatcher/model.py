@@ -47,6 +47,7 @@ class Worker:
     pid: int = 0
     release: str = ""
     max_processes: int = 0
+    keeps_cache: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from stoker_service.dispatcher.model import Assignment, JobKey, PipelineId, Sett
 from stoker_service.dispatcher.shell import Shell
 from stoker_service.dispatcher.state import State
 from stoker_service.limits import MAX_LANES, MAX_PIPELINE_BYTES
+from stoker_service.members import UNTOLD
 
 _CODES = {
     "invalid": grpc.StatusCode.INVALID_ARGUMENT,
@@ -79,11 +80,15 @@ class Servicer:
         limits.check_id("worker_id", request.worker_id)
         event = wire.worker_beat(request)
         orders = self._shell.tell(event, lambda state: state.orders_for(event.worker_id))
+        told = orders.members or UNTOLD
         return pb.WorkerBeatResponse(
             is_known=orders.is_known,
             should_drain=orders.should_drain,
             should_stop=orders.should_stop,
             is_last=orders.is_last,
+            limits=[wire.prefix_limit(prefix, rate) for prefix, rate in orders.limits.items()],
+            members=[wire.member(one) for one in told.members],
+            members_version=told.version,
         )
 
     def open_job(self, request: pb.OpenJobRequest) -> pb.OpenJobResponse:

@@ -7,10 +7,12 @@ threads: one lock around it belongs to the caller.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from stoker_service.dispatcher import snapshot
+from stoker_service.dispatcher.budgets import Budgets
 from stoker_service.dispatcher.events import (
     Action,
     ClientBeat,
@@ -27,11 +29,13 @@ from stoker_service.dispatcher.events import (
     WorkerProbed,
     WorkerRegistered,
 )
+from stoker_service.dispatcher.fleet import Fleet
 from stoker_service.dispatcher.groups import Groups
 from stoker_service.dispatcher.jobs import Jobs
 from stoker_service.dispatcher.model import Assignment, ClientId, JobKey, PipelineId, Settings, WorkerId
 from stoker_service.dispatcher.snapshot import Snapshot
 from stoker_service.dispatcher.workers import KnownWorker, Workers
+from stoker_service.members import Members
 
 MEASURE_BEATS = 10
 """Speeds are looked at once in so many beats: lanes that move cost the reading of a window again."""
@@ -46,6 +50,10 @@ class Orders:
     should_stop: bool = False
     is_last: bool = False
     """It drains, and nobody can take its lanes: it need not wait for that."""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """Requests per second that it may send below each prefix."""
+    members: Members | None = None
+    """Who keeps ranges for the fleet, if the worker does not know it."""
 
 
 class State:
@@ -57,6 +65,8 @@ class State:
         self._workers = Workers(settings)
         self._jobs = Jobs(settings)
         self._groups = Groups(settings, self._workers, now_s)
+        self._fleet = Fleet(settings, self._workers, now_s)
+        self._budgets = Budgets(settings, now_s)
         self._stops_with_jobs = settings.until_jobs_end
         self._needs_a_job = settings.until_jobs_end
         self._ending_s: float | None = None
@@ -78,7 +88,7 @@ class State:
                 return self._tick(now_s)
             case WorkerRegistered():
                 if self._workers.register(event.worker, now_s):
-                    self._groups.workers_changed(now_s)
+                    self._workers_changed(now_s)
                 return self._warnings()
             case WorkerProbed():
                 return self._worker_probed(event, now_s)
@@ -134,6 +144,8 @@ class State:
             should_drain=known.is_asked_to_drain,
             should_stop=self.is_ending,
             is_last=known.is_draining and not self._takes_lanes(),
+            limits=self._budgets.limits_for(worker_id),
+            members=self._fleet.news_for(known),
         )
 
     def is_dead(self, worker_id: WorkerId) -> bool:
@@ -167,8 +179,9 @@ class State:
             return []
         if known.beat is None:
             self._groups.claim(event.worker_id, event.jobs, now_s)
+        self._budgets.beat(event.worker_id, event.prefixes, now_s)
         if self._workers.beat(known, event, now_s):
-            self._groups.workers_changed(now_s)
+            self._workers_changed(now_s)
         known.is_told_to_stop = self.is_ending
         return [known.probe()] if known.is_suspect else []
 
@@ -176,7 +189,7 @@ class State:
         known = self._workers.get(event.worker_id)
         if known is None or not self._workers.probed(known, is_alive=event.is_alive, now_s=now_s):
             return []
-        self._groups.workers_changed(now_s)
+        self._workers_changed(now_s)
         if event.is_alive:
             return [Notice("info", f"{_name(known)} answers again")]
         return [Notice("warning", f"{_name(known)} is dead: a client could not reach it, nor could the dispatcher")]
@@ -194,7 +207,7 @@ class State:
         if known is None or known.is_asked_to_drain:
             return []
         known.is_asked_to_drain = True
-        self._groups.workers_changed(now_s)
+        self._workers_changed(now_s)
         return [Notice("info", f"{_name(known)} is asked to drain")]
 
     def _stop(self, event: StopAsked, now_s: float) -> list[Action]:
@@ -215,12 +228,18 @@ class State:
             self._measured_s = now_s
             self._groups.measure()
         self._groups.refresh_stale(now_s)
+        self._fleet.tick(now_s)
+        actions += self._decide_budgets(now_s)
         return [*actions, *self._warnings(), *self._end(now_s)]
+
+    def _decide_budgets(self, now_s: float) -> list[Action]:
+        workers = [known.worker.worker_id for known in self._workers if not known.is_dead]
+        return [Notice("info", text) for text in self._budgets.decide(workers, now_s)]
 
     def _age_workers(self, now_s: float) -> list[Action]:
         dead, gone = self._workers.age(now_s)
         if dead or gone:
-            self._groups.workers_changed(now_s)
+            self._workers_changed(now_s)
         silent = [
             Notice("warning", f"{_name(known)} is dead: silent for {now_s - known.last_s:.1f} s") for known in dead
         ]
@@ -249,6 +268,10 @@ class State:
             return []
         self._has_ended = True
         return [End(self._code)]
+
+    def _workers_changed(self, now_s: float) -> None:
+        self._groups.workers_changed(now_s)
+        self._fleet.changed()
 
     def _takes_lanes(self) -> bool:
         """Whether there is a worker that takes lanes of some job that is open, or of any if none is."""

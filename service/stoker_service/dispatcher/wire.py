@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
+
+from stoker.storage.pacing import PrefixUse
 from stoker_proto.v1 import control_pb2 as pb
 from stoker_service.dispatcher.events import (
     ClientBeat,
@@ -14,6 +17,8 @@ from stoker_service.dispatcher.events import (
 )
 from stoker_service.dispatcher.model import Assignment, ClientId, Job, JobKey, PipelineId, Worker, WorkerId
 from stoker_service.dispatcher.snapshot import ClientView, JobView, Snapshot, WorkerView
+from stoker_service.fleet_counts import FleetCounts
+from stoker_service.members import Member
 
 DEFAULT_JOB = "default"
 
@@ -33,6 +38,7 @@ def worker_registered(request: pb.RegisterWorkerRequest) -> WorkerRegistered:
         sent.pid,
         sent.release,
         sent.max_processes,
+        sent.keeps_cache,
     )
     return WorkerRegistered(worker)
 
@@ -46,6 +52,9 @@ def worker_beat(request: pb.WorkerBeatRequest) -> WorkerBeat:
         request.queued_bytes,
         request.bad_samples,
         request.num_processes,
+        prefixes=tuple(_prefix_use(use) for use in request.prefixes),
+        members_version=request.members_version,
+        fleet=_fleet_counts(request.fleet),
     )
 
 
@@ -86,6 +95,14 @@ def assignment(found: Assignment) -> pb.Assignment:
     return pb.Assignment(version=found.version, owners=owners, reason=found.reason, is_refusal=found.is_refusal)
 
 
+def prefix_limit(prefix: str, requests_per_s: float) -> pb.PrefixLimit:
+    return pb.PrefixLimit(prefix=prefix, requests_per_s=requests_per_s)
+
+
+def member(found: Member) -> pb.Member:
+    return pb.Member(worker_id=found.worker_id, location=found.location)
+
+
 def status(snapshot: Snapshot, version: pb.Version, dispatcher_id: str) -> pb.StatusResponse:
     return pb.StatusResponse(
         version=version,
@@ -111,6 +128,7 @@ def _worker_status(view: WorkerView) -> pb.WorkerStatus:
             pid=worker.pid,
             release=worker.release,
             max_processes=worker.max_processes,
+            keeps_cache=worker.keeps_cache,
         ),
         state=view.state,
         silent_s=view.silent_s,
@@ -132,7 +150,18 @@ def _worker_beat(beat: WorkerBeat) -> pb.WorkerBeatRequest:
         queued_bytes=beat.queued_bytes,
         bad_samples=beat.bad_samples,
         num_processes=beat.num_processes,
+        prefixes=[pb.PrefixUse(**asdict(use)) for use in beat.prefixes],
+        members_version=beat.members_version,
+        fleet=pb.FleetCounts(**asdict(beat.fleet)),
     )
+
+
+def _prefix_use(sent: pb.PrefixUse) -> PrefixUse:
+    return PrefixUse(sent.prefix, sent.requests, sent.throttled, sent.waited, sent.seconds, sent.limit)
+
+
+def _fleet_counts(sent: pb.FleetCounts) -> FleetCounts:
+    return FleetCounts(**{field.name: getattr(sent, field.name) for field in fields(FleetCounts)})
 
 
 def _job_status(view: JobView) -> pb.JobStatus:

@@ -175,6 +175,9 @@ class RayFleet:
             allow_code=options.allow_code,
             drain_s=options.drain_s,
             arena=options.arena,
+            cache_dir=options.cache_dir,
+            cache_bytes=options.cache_bytes,
+            cache_ram_bytes=options.cache_ram_bytes,
         )
 
 

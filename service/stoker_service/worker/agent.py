@@ -6,15 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, Final
 
 import grpc
 
 from stoker.errors import StokerError
+from stoker.storage.rate import RateLimits
 from stoker_proto.v1 import control_pb2 as wire
 from stoker_proto.v1 import control_pb2_grpc
 from stoker_service import channel, versions
 from stoker_service.addresses import Address
+from stoker_service.members import Member, Members
 
 CALL_S: Final = 2.0
 """How long one call may take."""
@@ -33,7 +36,9 @@ class Agent:
 
     A dispatcher that does not answer is tried at each beat, for ever; what the worker does for its streams does not
     depend on it. ``report`` makes the beat. ``on_drain``, ``on_last`` (nobody can take what a draining worker has) and
-    ``on_stop`` are called in the thread, each once at most, and return at once.
+    ``on_stop`` are called in the thread, each once at most, and return at once. ``limits`` are told to the dispatcher
+    with each beat, and set as it answers. ``on_members`` is called when the dispatcher tells who keeps ranges for the
+    fleet.
     """
 
     def __init__(
@@ -44,6 +49,8 @@ class Agent:
         on_drain: Callable[[], None],
         on_last: Callable[[], None],
         on_stop: Callable[[], None],
+        limits: RateLimits | None = None,
+        on_members: Callable[[Members], None] | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._worker = worker
@@ -51,6 +58,8 @@ class Agent:
         self._on_drain = on_drain
         self._on_last = on_last
         self._on_stop = on_stop
+        self._limits = RateLimits() if limits is None else limits
+        self._on_members = on_members
         self._orders: set[str] = set()
         self._changed = threading.Condition()
         self._is_closing = False
@@ -115,7 +124,9 @@ class Agent:
     def _beat(self) -> None:
         if not self._is_registered:
             self._register()
-        answer: wire.WorkerBeatResponse = self._call(self._stub.WorkerBeat, self._report())
+        request = self._report()
+        request.prefixes.extend(wire.PrefixUse(**asdict(use)) for use in self._limits.report())
+        answer: wire.WorkerBeatResponse = self._call(self._stub.WorkerBeat, request)
         with self._changed:
             self._is_registered = answer.is_known
             self._num_missed = 0
@@ -123,6 +134,11 @@ class Agent:
             self._trouble = "the dispatcher has forgotten it"
             self._is_asked_to_beat = self._is_asked_to_beat or not answer.is_known  # at once, with a registration
             self._changed.notify_all()
+        if answer.is_known:
+            self._limits.set({limit.prefix: limit.requests_per_s for limit in answer.limits})
+        if answer.members_version and self._on_members is not None:
+            found = tuple(Member(one.worker_id, one.location) for one in answer.members)
+            self._on_members(Members(answer.members_version, found))
         self._obey("stop", answer.should_stop, self._on_stop)
         self._obey("drain", answer.should_drain, self._on_drain)
         self._obey("leave, as no other worker can take its lanes", answer.is_last, self._on_last)

@@ -17,6 +17,11 @@ from stoker.engine.retries import RetryTally
 from stoker.errors import ClosedError, StokerError
 from stoker.formats.index import IndexProgress
 from stoker.pipeline import Pipeline
+from stoker.storage.cache import ChunkCache
+from stoker.storage.meter import StorageStats
+from stoker.storage.rate import RateLimits
+from stoker_service.worker.fleet import Fleet
+from stoker_service.worker.peers import FleetPeers
 from stoker_service.worker.producer import Opened
 
 MAX_OPEN: Final = 16
@@ -26,9 +31,9 @@ MAX_OPEN: Final = 16
 class Opening:
     """A data set that is open, or on the way there. ``progress`` says what it is busy with."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: RateLimits | None) -> None:
         self.result: Future[Opened] = Future()
-        self.tally = RetryTally()
+        self.tally = RetryTally(limits)
         self.progress = "the index of the data set is read"
 
     def wait(self, timeout_s: float) -> bool:
@@ -42,9 +47,17 @@ class Opening:
 
 
 class Datasets:
-    """Opens data sets in threads of their own. Safe for all threads."""
+    """Opens data sets in threads of their own. Safe for all threads.
 
-    def __init__(self) -> None:
+    All keep to the same ``limits``, and read through the same ``cache`` and from the other workers of the ``fleet``.
+    """
+
+    def __init__(
+        self, limits: RateLimits | None = None, cache: ChunkCache | None = None, fleet: Fleet | None = None
+    ) -> None:
+        self._limits = limits
+        self._cache = cache
+        self._fleet = fleet
         self._lock = threading.Lock()
         self._openings: OrderedDict[str, Opening] = OrderedDict()  # least recently used first
         self._tallies: list[RetryTally] = []
@@ -61,7 +74,7 @@ class Datasets:
                 raise ClosedError("the worker has stopped")
             found = self._openings.get(name)
             if found is None:
-                found = self._openings[name] = Opening()
+                found = self._openings[name] = Opening(self._limits)
                 self._tallies.append(found.tally)
                 threading.Thread(
                     target=self._run, args=(name, found, pipeline), name="stoker-open", daemon=True
@@ -77,10 +90,11 @@ class Datasets:
             if self._openings.get(_name_of(pipeline)) is stale:
                 del self._openings[_name_of(pipeline)]
 
-    def retries(self) -> tuple[int, int]:
-        """Reads that had to be tried again since the worker started, and those of them that the store refused."""
+    def storage(self) -> StorageStats:
+        """What storage was asked for since the worker started."""
         with self._lock:
-            return sum(one.retries for one in self._tallies), sum(one.throttled for one in self._tallies)
+            tallies = list(self._tallies)
+        return sum((one.stats() for one in tallies), StorageStats())
 
     def close(self) -> None:
         """End the waits for retries, now and from now on; reads in hand go on for as long as they take."""
@@ -89,9 +103,16 @@ class Datasets:
             for tally in self._tallies:
                 tally.close()
 
+    def _opened(self, pipeline: Pipeline, opening: Opening) -> Opened:
+        peers = FleetPeers(self._fleet, pipeline) if self._fleet is not None else None
+        dataset = open_data(pipeline, opening.tally, opening.on_progress, cache=self._cache, peers=peers)
+        if peers is not None:
+            peers.opened(dataset.fingerprint)
+        return Opened(dataset, opening.tally)
+
     def _run(self, name: str, opening: Opening, pipeline: Pipeline) -> None:
         try:
-            opened = Opened(open_data(pipeline, opening.tally, opening.on_progress), opening.tally)
+            opened = self._opened(pipeline, opening)
             with contextlib.suppress(StokerError):  # who makes a producer of it hears of it
                 compile_ops(pipeline.ops)  # here, where streams beat meanwhile: it imports libraries, which takes long
         except BaseException as error:  # noqa: BLE001  # the thread's outermost loop: it goes to all who wait

@@ -15,10 +15,12 @@ from pyarrow import flight
 from stoker.errors import ClosedError, ServiceError, SpecError, StokerError
 from stoker_proto.v1 import control_pb2, stream_pb2
 from stoker_service import limits, versions
+from stoker_service.transport.encode import SLICE_SCHEMA
 from stoker_service.transport.errors import to_wire
 from stoker_service.transport.flight import DESCRIBE, HELLO
 from stoker_service.worker import dataset_stream, streams
 from stoker_service.worker.dataset_stream import DatasetStream
+from stoker_service.worker.keeper import Keeper
 from stoker_service.worker.streams import Stream
 
 MAX_STREAMS: Final = 4096
@@ -41,6 +43,10 @@ class Home(streams.Home, dataset_stream.Home, Protocol):
     @property
     def arena_socket(self) -> str:
         """Where the arena's descriptor is handed out; empty without an arena."""
+
+    @property
+    def keeper(self) -> Keeper:
+        """What answers the other workers."""
 
 
 def _never() -> bool:
@@ -77,6 +83,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ca
             with self._changed:
                 self._streams.discard(stream)
                 self._changed.notify_all()
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        """Give another worker ranges that this one keeps; see stream.proto."""
+        del context
+        return flight.GeneratorStream(SLICE_SCHEMA, self._home.keeper.answer(ticket.ticket))
 
     def do_action(self, context: Any, action: Any) -> Iterator[Any]:
         """Answer ``hello`` and ``describe``."""

@@ -12,9 +12,11 @@ from typing import Final
 
 from stoker.backends.program import Program
 from stoker.batch.pool import BufferPool
+from stoker.engine.chunk_source import chunks_of
 from stoker.engine.decoders import DecodePool
 from stoker.engine.feed import Deal, Feed, Work
 from stoker.engine.maker import Maker
+from stoker.engine.prepared import open_prepared, with_prepared
 from stoker.engine.retries import RetryTally
 from stoker.engine.stats import Counters
 from stoker.engine.ticket import Ticket
@@ -27,6 +29,7 @@ from stoker.plan.lanes import Lanes
 from stoker.plan.order import Order
 from stoker.plan.steps import Steps, Tail
 from stoker.ranks import Rank
+from stoker.storage.cache import CacheOptions
 from stoker_service.transport.encode import Encoded, encode
 from stoker_service.transport.place import bring
 from stoker_service.worker.consumers import Key
@@ -65,11 +68,12 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What all producers of a worker share."""
+    """What all producers of a worker share; ``cache`` is that of chunks as they lie, whose folder others may use."""
 
     pool: BufferPool
     decode: DecodePool
     arena: Arena | None
+    cache: CacheOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +134,13 @@ class Producer:
         self._is_urgent = False
         self._failure: BaseException | None = None
         self._sums: Counter[str] = Counter()
+        self._prepared = open_prepared(pipeline, program, opened.dataset, tools.decode.num_threads, tools.cache)
+        chunks = chunks_of(opened.dataset, self._feed, opened.tally, all_ranks=True)
+        program, source = with_prepared(self._prepared, program, chunks)
         self._maker = Maker(
             pipeline,
             opened.dataset,
+            source,
             program,
             tools.pool,
             tools.decode,
@@ -255,6 +263,8 @@ class Producer:
         self._end(ClosedError("the worker has stopped"))
         self._maker.close(deadline_s)
         self._thread.join(max(0.0, deadline_s - time.monotonic()))
+        if self._prepared is not None:
+            self._prepared.close()
 
     # -- called by the maker ------------------------------------------------------------------------------------------
 

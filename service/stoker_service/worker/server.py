@@ -7,6 +7,7 @@ import os
 import secrets
 import threading
 import time
+from dataclasses import asdict
 from typing import Final
 
 import pyarrow as pa
@@ -16,19 +17,25 @@ from stoker.batch.pool import BufferPool
 from stoker.engine.decoders import DecodePool
 from stoker.errors import SpecError
 from stoker.memory.arena import Arena
+from stoker.storage.cache import CacheStats, ChunkCache
+from stoker.storage.meter import StorageStats
+from stoker.storage.rate import RateLimits
 from stoker_proto.v1 import control_pb2
 from stoker_service.addresses import joined
+from stoker_service.fleet_counts import FleetCounts
 from stoker_service.options import WorkerOptions
 from stoker_service.transport.arena_host import ArenaHost
 from stoker_service.transport.host import host_id
 from stoker_service.worker.agent import Agent
 from stoker_service.worker.datasets import Datasets
+from stoker_service.worker.fleet import Fleet
 from stoker_service.worker.flight import FlightServer
+from stoker_service.worker.keeper import Keeper
 from stoker_service.worker.payloads import Payloads
 from stoker_service.worker.processes import Processes
 from stoker_service.worker.producer import Tools
 from stoker_service.worker.producers import Producers
-from stoker_service.worker.stats import WorkerStats
+from stoker_service.worker.stats import NO_CACHE, WorkerStats
 
 STOP_S: Final = 1.8
 """How long :meth:`WorkerServer.stop` may take."""
@@ -72,7 +79,11 @@ class WorkerServer:
         self.arena: Arena | None = None
         self._arena_host: ArenaHost | None = None
         self._decode: DecodePool | None = None
-        self._datasets = Datasets()
+        self._limits = RateLimits()
+        self._cache = ChunkCache(options.cache) if options.cache is not None else None
+        self._fleet = Fleet(self.worker_id, keeps_cache=self._cache is not None)
+        self._datasets = Datasets(self._limits, self._cache, self._fleet)
+        self._keeper: Keeper | None = None
         self._producers: Producers | None = None
         self.processes: Final = Processes(options.num_processes, Payloads(options.memory_bytes))
 
@@ -96,16 +107,24 @@ class WorkerServer:
         pool = BufferPool(idle_bytes) if self.arena is None else BufferPool(idle_bytes, self.arena.allocate)
         self._decode = DecodePool(options.num_threads)
         self._producers = Producers(
-            Tools(pool, self._decode, self.arena),
+            Tools(pool, self._decode, self.arena, self._options.cache),
             self._datasets,
             memory_bytes=options.memory_bytes,
             read_bytes=options.read_bytes,
             allow_code=options.allow_code,
         )
+        self._keeper = Keeper(self._producers.opened)
         self._flight = self._listening()
         self._location = f"grpc://{joined(reached_host, self._flight.port)}"
         self._agent = Agent(
-            options.address, self._described(), self._report, self.drain, self._on_last, self._stop_soon
+            options.address,
+            self._described(),
+            self._report,
+            self.drain,
+            self._on_last,
+            self._stop_soon,
+            self._limits,
+            self._fleet.told,
         )
         self._agent.start()
 
@@ -158,6 +177,11 @@ class WorkerServer:
         return self._producers
 
     @property
+    def keeper(self) -> Keeper:
+        assert self._keeper is not None, "calls come after the start"
+        return self._keeper
+
+    @property
     def allows_code(self) -> bool:
         """Whether users' functions and datasets are run here."""
         return self._options.allow_code
@@ -182,7 +206,8 @@ class WorkerServer:
     def stats(self) -> WorkerStats:
         """What it has done and holds."""
         found = self._producers.stats() if self._producers is not None else ()
-        retries, throttled = self._datasets.retries()
+        storage = self._datasets.storage()
+        cache = self._cache.stats() if self._cache is not None else NO_CACHE
         return WorkerStats(
             storage_s=sum(one.storage_s for one in found),
             decode_s=sum(one.decode_s for one in found),
@@ -191,8 +216,6 @@ class WorkerServer:
             queued_bytes=sum(one.queued_bytes for one in found),
             num_streams=self._flight.num_streams if self._flight is not None else 0,
             num_lanes=sum(len(one.lanes) for one in found),
-            retries=retries,
-            throttled=throttled,
             bad_samples=sum(one.bad_samples for one in found),
             batches=sum(one.batches for one in found),
             rows=sum(one.rows for one in found),
@@ -202,6 +225,21 @@ class WorkerServer:
             dataset_batches=self.processes.num_batches,
             payload_bytes=self.processes.payloads.num_bytes,
             producers=found,
+            storage=storage,
+            cache=cache,
+            fleet=self._fleet_counts(cache, storage),
+        )
+
+    def _fleet_counts(self, cache: CacheStats, storage: StorageStats) -> FleetCounts:
+        peer_bytes, calls = self._fleet.counts()
+        return FleetCounts(
+            local_bytes=cache.bytes_ram + cache.bytes_disk,
+            peer_bytes=peer_bytes,
+            origin_bytes=storage.bytes,
+            given_bytes=self._keeper.given_bytes if self._keeper is not None else 0,
+            calls_served=calls["served"],
+            calls_refused=calls["refused"],
+            calls_late=calls["late"],
         )
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -236,6 +274,7 @@ class WorkerServer:
             pid=os.getpid(),
             release=__version__,
             max_processes=self.processes.max_processes,
+            keeps_cache=self._cache is not None,
         )
 
     def _report(self) -> control_pb2.WorkerBeatRequest:
@@ -257,6 +296,8 @@ class WorkerServer:
             queued_bytes=now.queued_bytes,
             bad_samples=now.bad_samples,
             num_processes=now.num_processes,
+            members_version=self._fleet.view.members.version,
+            fleet=control_pb2.FleetCounts(**asdict(now.fleet)),
         )
 
     def _drain(self) -> None:
@@ -284,6 +325,9 @@ class WorkerServer:
     def _stop(self, deadline_s: float) -> None:
         if self._agent is not None:
             self._agent.close(deadline_s)
+        self._fleet.close()
+        if self._keeper is not None:
+            self._keeper.close()
         self._datasets.close()
         if self._flight is not None:
             self._flight.leave()
@@ -298,6 +342,8 @@ class WorkerServer:
             shutting = threading.Thread(target=self._flight.shutdown, name="stoker-shutdown", daemon=True)
             shutting.start()
             shutting.join(max(0.0, deadline_s - time.monotonic()))
+        if self._cache is not None:
+            self._cache.close()
         if self._arena_host is not None:
             self._arena_host.close()
         if self.arena is not None:

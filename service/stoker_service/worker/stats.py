@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from stoker.storage.cache import CacheStats
+from stoker.storage.meter import StorageStats
+from stoker_service.fleet_counts import NOTHING, FleetCounts
+
+NO_STORAGE: Final = StorageStats()
+NO_CACHE: Final = CacheStats()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,8 @@ class WorkerStats:
 
     ``storage_s``: of reading threads; ``decode_s``, ``assemble_s``: CPU of decoding threads; ``send_s``: of streams,
     waiting for the network included. ``queued_bytes``: batches made, in the making or being sent. ``num_processes`` run
-    for torch datasets, which have made ``dataset_batches``; ``payload_bytes``: datasets kept for them.
+    for torch datasets, which have made ``dataset_batches``; ``payload_bytes``: datasets kept for them. ``storage``:
+    what was asked of it; ``cache``: the worker's own, zeros if it has none; ``fleet``: bytes by where they came from.
     """
 
     storage_s: float
@@ -55,8 +64,6 @@ class WorkerStats:
     queued_bytes: int
     num_streams: int
     num_lanes: int
-    retries: int
-    throttled: int
     bad_samples: int
     batches: int
     rows: int
@@ -66,3 +73,6 @@ class WorkerStats:
     dataset_batches: int
     payload_bytes: int
     producers: tuple[ProducerStats, ...]
+    storage: StorageStats = NO_STORAGE
+    cache: CacheStats = NO_CACHE
+    fleet: FleetCounts = NOTHING

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from stoker.errors import SpecError
 from stoker_service.cli import Session, build_app
-from support import shards
+from support import parquet, shards
 from support.servers import Bucket
 
 FIGURES = {
@@ -56,6 +56,15 @@ def test_the_report_holds_three_rates_with_all_figures(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in paths) > 0
 
 
+def test_parquet_shards_have_the_same_rates(tmp_path: Path) -> None:
+    found = bench(parquet.make_shards(tmp_path / "shards", (12, 9)), tmp_path / "report.json")
+    assert [(name, rate["samples"]) for name, rate in found["rates"].items()] == [
+        ("cold", 48),
+        ("warm", 48),
+        ("ceiling", 48),
+    ]
+
+
 def test_an_object_store_has_a_warm_rate_from_a_copy(s3_bucket: Bucket, tmp_path: Path) -> None:
     for path in shards.make_shards(tmp_path / "shards", (12, 9)):
         s3_bucket.put(path.name, path.read_bytes())
@@ -63,6 +72,21 @@ def test_an_object_store_has_a_warm_rate_from_a_copy(s3_bucket: Bucket, tmp_path
     found = bench(f"{s3_bucket.url}/shard-{{0000..0001}}.tar", tmp_path / "report.json", *options)
     assert list(found["rates"]) == ["cold", "warm", "ceiling"]
     assert "secret" not in json.dumps(found)
+
+
+def test_storage_can_be_made_to_misbehave_for_the_cold_rate(tmp_path: Path) -> None:
+    shards.make_shards(tmp_path / "shards", (12, 9))
+    source, chaos = str(tmp_path / "shards" / "shard-{0000..0001}.tar"), "latency_ms=300,sigma=0"
+    found = bench(source, tmp_path / "report.json", "--chaos", chaos)
+    assert found["scenario"]["chaos"] == chaos
+    assert found["rates"]["cold"]["time_to_first_batch_s"] >= 0.3
+    assert bench(source, tmp_path / "report.json")["scenario"]["chaos"] is None
+
+
+def test_an_unknown_profile_is_wrong_usage(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(build_app(Session()), ["bench", str(tmp_path), "--chaos", "gsc"])
+    assert shown.exit_code == 2
+    assert "did you mean 'gcs'?" in shown.output
 
 
 def test_a_source_with_too_few_samples_for_a_batch_says_so(tmp_path: Path) -> None:

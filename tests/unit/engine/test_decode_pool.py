@@ -15,6 +15,7 @@ import stoker
 from stoker import ops
 from stoker.backends.registry import compile_ops
 from stoker.batch.pool import BufferPool
+from stoker.engine.chunk_source import chunks_of
 from stoker.engine.decoders import DecodePool
 from stoker.engine.feed import Deal, Feed
 from stoker.engine.maker import Maker
@@ -51,11 +52,13 @@ class Job:
         dataset = open_data(pipeline, tally)
         deal = Deal(pipeline, dataset.chunks.num_samples, Rank(0, 1))
         program, counters = compile_ops(pipeline.ops), Counters()
+        feed = Feed(deal, dataset.chunks)
+        chunks = chunks_of(dataset, feed, tally)
         self.maker = Maker(
-            pipeline, dataset, program, BufferPool(), decode, Concurrency(), counters, tally, self, is_urgent
+            pipeline, dataset, chunks, program, BufferPool(), decode, Concurrency(), counters, tally, self, is_urgent
         )
-        feed = Feed(deal, dataset.chunks).work(deal.start(0))
-        planned = [self.maker.plan(number, next(feed)) for number in range(10)]
+        work = feed.work(deal.start(0))
+        planned = [self.maker.plan(number, next(work)) for number in range(10)]
         waited = [self.ready.get(timeout=DEADLINE_S) for ticket in planned if ticket.num_missing]
         self.tickets = sorted(
             {id(ticket): ticket for ticket in (*planned, *waited)}.values(), key=lambda one: one.number

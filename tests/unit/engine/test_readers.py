@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import stoker
+from stoker.engine.chunk_source import DatasetChunks
 from stoker.engine.feed import ChunkUse
 from stoker.engine.readers import Readers
 from stoker.engine.retries import RetryTally
@@ -19,10 +20,18 @@ def test_a_chunk_asked_for_after_close_is_not_read_and_starts_no_thread(tmp_path
     make_shards(tmp_path, [3], images=False)
     read: list[ChunkUse] = []
     dataset = open_dataset(stoker.tar(tmp_path / "*.tar"))
-    readers = Readers(dataset, lambda use, *_: read.append(use), read.append, Concurrency(), RetryTally())  # type: ignore[arg-type]  # the list is to stay empty
+    crashes: list[BaseException] = []
+    readers = Readers(
+        DatasetChunks(dataset),
+        lambda _: 1,
+        lambda use, *_: read.append(use),
+        crashes.append,
+        Concurrency(),
+        RetryTally(),
+    )
     readers.close(time.monotonic() + 5)
     before = set(threading.enumerate())  # other tests of this process may have left some
     readers.submit([ChunkUse(0, 0, 0)])
     assert set(threading.enumerate()) <= before
     assert readers.in_flight() == []
-    assert read == []
+    assert (read, crashes) == ([], [])

@@ -14,7 +14,7 @@ def test_retries_are_counted() -> None:
     with run_faulty_http() as server:
         url = server.put("a", b"x" * 100, [Status(500), Status(503, "SlowDown")])
         assert len(tally.open(url, {}).read(url, 0, 100)) == 100
-    assert (tally.retries, tally.throttled) == (2, 1)
+    assert (tally.stats().retries, tally.stats().throttled) == (2, 1)
 
 
 def test_nothing_is_tried_again_once_the_loader_is_closed() -> None:

@@ -13,6 +13,7 @@ from stoker.formats.files import MAX_CHUNK_ROWS, FilesDataset
 from stoker.formats.index import IndexProgress
 from stoker.formats.open import build_manifest, open_dataset
 from stoker.formats.source import files
+from stoker.formats.stores import Access
 from stoker.sample import RawSample
 from support.counting import Opener
 from support.servers import Bucket
@@ -163,7 +164,7 @@ def test_the_listing_is_kept_until_something_changes(tmp_path: Path) -> None:
 
     def lists() -> bool:
         opener = Opener()
-        open_dataset(files(top), opener=opener)
+        open_dataset(files(top), access=Access(opener))
         return opener.store.num_listings > 0
 
     assert [lists(), lists()] == [True, False]
@@ -193,7 +194,7 @@ def test_a_moved_folder_is_the_same_data_set(tmp_path: Path) -> None:
     before = open_dataset(files(top)).fingerprint
     moved = top.rename(tmp_path / "e")
     opener = Opener()
-    assert open_dataset(files(moved), opener=opener).fingerprint == before
+    assert open_dataset(files(moved), access=Access(opener)).fingerprint == before
     assert opener.store.num_listings == 0
     (moved / "cat" / "1.jpg").write_bytes(b"longer than before")
     build_manifest(files(moved))
@@ -205,7 +206,7 @@ def test_a_folder_in_a_loop_of_links(tmp_path: Path) -> None:
     (top / "x" / "again").symlink_to(top)
     assert [key for key, _ in good(open_dataset(files(top, labels="none")))] == ["x/a"]
     opener = Opener()
-    open_dataset(files(top, labels="none"), opener=opener)
+    open_dataset(files(top, labels="none"), access=Access(opener))
     assert opener.store.num_listings == 0
 
 
@@ -297,7 +298,7 @@ def test_a_prefix_in_a_bucket(s3_bucket: Bucket) -> None:
     assert sorted(fields["cls"] for _, fields in good(dataset)) == [b"0", b"0", b"1", b"2"]
     assert dataset.describe()["manifest"].startswith(f"{s3_bucket.url}/p/.stoker-index-")
     opener = Opener()
-    assert open_dataset(source, opener=opener).fingerprint == dataset.fingerprint
+    assert open_dataset(source, access=Access(opener)).fingerprint == dataset.fingerprint
     assert opener.store.num_listings == 0
     s3_bucket.put("p/dog/5.jpg", b"new")
     assert open_dataset(source).chunks.num_samples == 4, "the kept listing is used until it is made again"

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 from pathlib import Path
 
 import pytest
 
-from stoker.errors import NotFoundError, ShardError, StorageError
+from stoker.errors import NotFoundError, ShardError, StorageError, TransientError
 from stoker.formats.index import IndexProgress, is_current, plan
 from stoker.formats.manifest import Shard
 from stoker.formats.open import Built, build_manifest, open_dataset
 from stoker.formats.source import Tar, tar
+from stoker.formats.stores import Access
+from stoker.sample import RawSample
 from stoker.storage.store import ObjectInfo
 from support.counting import Opener
+from support.faulty_http import Flip, run_faulty_http
 from support.shards import make_shards, samples, write_tar
 
 
@@ -73,7 +77,7 @@ def test_a_web_address_is_known_under_another_signature() -> None:
 def test_the_second_opening_reads_no_shard(folder: Path) -> None:
     assert scanned(build_manifest(source(folder))) == (3, 0)
     opener = Opener()
-    assert scanned(build_manifest(source(folder), opener=opener)) == (0, 3)
+    assert scanned(build_manifest(source(folder), access=Access(opener))) == (0, 3)
     assert opener.store.urls_read(".tar") == set()
 
 
@@ -83,7 +87,7 @@ def test_only_what_changed_is_read_again(folder: Path) -> None:
     write_tar(folder / "shard-0003.tar", samples([4])[0])
     (folder / "shard-0002.tar").unlink()
     opener = Opener()
-    built = build_manifest(source(folder), opener=opener)
+    built = build_manifest(source(folder), access=Access(opener))
     assert scanned(built) == (2, 1)
     assert [shard.num_rows for shard in built.manifest.shards] == [7, 5, 4]
     assert {url[-8:] for url in opener.store.urls_read(".tar")} == {"0001.tar", "0003.tar"}
@@ -105,7 +109,7 @@ def test_a_moved_folder_is_the_same_data_set(folder: Path, tmp_path: Path) -> No
     before = fingerprint(folder)
     moved = folder.rename(tmp_path / "elsewhere")
     opener = Opener()
-    assert open_dataset(source(moved), opener=opener).fingerprint == before
+    assert open_dataset(source(moved), access=Access(opener)).fingerprint == before
     assert opener.store.urls_read(".tar") == set()
 
 
@@ -188,7 +192,7 @@ def test_progress_counts_what_is_hopped_over(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", [("a", {"bin": bytes(20 << 20)}), ("b", {"bin": bytes(20 << 20)})])
     seen: list[IndexProgress] = []
     opener = Opener()
-    build_manifest(tar(tmp_path / "a.tar"), seen.append, opener=opener)
+    build_manifest(tar(tmp_path / "a.tar"), seen.append, access=Access(opener))
     size = (tmp_path / "a.tar").stat().st_size
     assert opener.store.num_bytes < size
     assert seen[-1].bytes_done == seen[-1].num_bytes == size
@@ -212,3 +216,37 @@ def test_many_openings_at_once_agree(folder: Path) -> None:
         found = set(pool.map(lambda _: fingerprint(folder), range(16)))
     assert len(found) == 1
     assert [path.name for path in folder.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def large_shard(folder: Path) -> bytes:
+    """A shard that is scanned in two reads; a smaller one is compared with its MD5 where it is read."""
+    rows = ((f"{row:02d}", {"bin": bytes([row]) * 900_000}) for row in range(11))
+    return write_tar(folder / "large.tar", rows).read_bytes()
+
+
+class TestFlippedOnTheWay:
+    """Shards at a web server whose ETag is their MD5, as those of S3 are if they were uploaded at once."""
+
+    @pytest.mark.parametrize("at", [3, 700, 1_810_000])  # in the first header, in a body, near a later header
+    def test_a_byte_that_is_flipped_during_the_scan_is_not_in_the_index(self, at: int, tmp_path: Path) -> None:
+        payload = large_shard(tmp_path)
+        with run_faulty_http() as server:
+            built = build_manifest(tar(server.put("a.tar", payload, [Flip(at), Flip(at)])))
+            right = build_manifest(tar(server.put("b.tar", payload)))
+            assert built.manifest.shards[0].digest == right.manifest.shards[0].digest
+            assert not built.manifest.notices
+            dataset = open_dataset(tar(f"{server.url}/a.tar"))
+            assert all(isinstance(sample, RawSample) for chunk in range(9) for sample in dataset.read_chunk(chunk))
+
+    def test_an_etag_that_is_no_md5_is_found_out_by_reading_twice(self, tmp_path: Path) -> None:
+        with run_faulty_http() as server:
+            url = server.put("a.tar", large_shard(tmp_path))
+            server.etags["/a.tar"] = f'"{hashlib.md5(b"another").hexdigest()}"'
+            assert build_manifest(tar(url)).num_scanned == 1
+            assert server.num_gets("a.tar") == 4
+
+    def test_bytes_that_differ_each_time_end_it(self, tmp_path: Path) -> None:
+        with run_faulty_http() as server:
+            url = server.put("a.tar", large_shard(tmp_path), [Flip(at) for at in range(600, 620)])
+            with pytest.raises(TransientError, match="read 4 times, and its bytes differ"):
+                build_manifest(tar(url))

@@ -8,7 +8,7 @@ import pytest
 from stoker.errors import AccessError, NotFoundError
 from stoker.formats.open import build_manifest, open_dataset
 from stoker.formats.source import tar
-from stoker.formats.stores import Stores
+from stoker.formats.stores import Access, Stores
 from stoker.sample import RawSample
 from stoker.storage.files import FileStore
 from stoker.storage.open import open_store
@@ -47,8 +47,8 @@ class Prefixed:
         for entry in self.inner.list(prefix.replace("mem://", "file:///")):
             yield ObjectInfo(entry.url.replace("file:///", "mem://"), entry.size_bytes, entry.version)
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
-        return self.inner.read(url.replace("mem://", "file:///"), start, stop)
+    def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:
+        return self.inner.read(url.replace("mem://", "file:///"), start, stop, version)
 
     def write(self, url: str, payload: bytes) -> None:
         self.inner.write(url.replace("mem://", "file:///"), payload)
@@ -68,7 +68,7 @@ def remote_urls(folder: Path, count: int) -> list[str]:
 def test_many_heads_are_one_listing(inner: FileStore, count: int, heads: int, listings: int, tmp_path: Path) -> None:
     urls = remote_urls(tmp_path, count)
     store = Prefixed(inner)
-    found = Stores(None, lambda _url, _options: store).heads(urls)
+    found = Stores(None, Access(lambda _url, _options: store)).heads(urls)
     assert [(entry.url, entry.size_bytes) for entry in found] == [(url, at) for at, url in enumerate(urls)]
     assert (store.heads, store.listings) == (heads, listings)
 
@@ -78,7 +78,7 @@ def test_a_missing_object_is_an_error(count: int, tmp_path: Path) -> None:
     urls = remote_urls(tmp_path, count)
     (tmp_path / "f003").unlink()
     with pytest.raises(NotFoundError, match="f003"):
-        Stores(None, lambda _url, _options: Prefixed(FileStore())).heads(urls)
+        Stores(None, Access(lambda _url, _options: Prefixed(FileStore()))).heads(urls)
 
 
 def test_options_go_to_the_remote_store_alone(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_options_go_to_the_remote_store_alone(tmp_path: Path) -> None:
         seen.append((url.partition("://")[0], dict(options)))
         return FileStore()
 
-    stores = Stores({"region": "x"}, opener)
+    stores = Stores({"region": "x"}, Access(opener))
     assert stores.of("s3://b/a") is stores.of("s3://c/d")
     stores.of(str(tmp_path))
     assert [options for _, options in seen] == [{"region": "x"}, {}]
@@ -104,7 +104,7 @@ def test_shards_in_a_bucket_keep_their_index_there(s3_bucket: Bucket) -> None:
     assert built.num_scanned == 20
     assert built.manifest.url.startswith(f"{s3_bucket.url}/.stoker-index-")
     opener = Opener()
-    dataset = open_dataset(source, opener=opener)
+    dataset = open_dataset(source, access=Access(opener))
     assert dataset.chunks.num_samples == 60
     s3_bucket.put("train-007.tar", tar_bytes([("new", {"txt": b"t"})]))
     assert build_manifest(source).num_scanned == 1
@@ -122,6 +122,6 @@ def test_a_bucket_that_takes_no_index(gcs_bucket: Bucket, cache: Path) -> None:
     def opener(url: str, options: Mapping[str, str]) -> Store:
         return open_store(url, options, sleep=lambda _seconds: None)
 
-    assert build_manifest(source, opener=opener).manifest.url.startswith(f"file://{cache}/index-")
+    assert build_manifest(source, access=Access(opener)).manifest.url.startswith(f"file://{cache}/index-")
     assert build_manifest(source).num_scanned == 0
     assert open_dataset(source).chunks.num_samples == 1

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stoker.formats.tar import (
@@ -344,6 +344,8 @@ specs = st.lists(st.tuples(names, st.integers(0, 2000), kinds), max_size=6)
 def test_random_members_are_what_tarfile_reads(
     drawn: list[tuple[str, int, bytes]], tar_format: int, verify: bool
 ) -> None:
+    # tarfile takes an old kind of file for a folder if its long name, cut off for the header, ends in a slash.
+    assume(not any(kind == tarfile.AREGTYPE and name.encode()[:100].endswith(b"/") for name, _, kind in drawn))
     entries = [file(name, size, type=kind, linkname="t") for name, size, kind in drawn]
     for entry in entries:
         entry.size = entry.size if entry.isreg() else 0

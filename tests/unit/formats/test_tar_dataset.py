@@ -12,6 +12,7 @@ from stoker.errors import SampleError, SampleOrigin, ShardError, StokerWarning
 from stoker.formats.dataset import Dataset
 from stoker.formats.open import open_dataset
 from stoker.formats.source import tar
+from stoker.formats.stores import Access
 from stoker.sample import RawSample
 from support.counting import Opener
 from support.shards import make_shards, samples, tar_bytes, write_tar
@@ -68,7 +69,7 @@ def test_a_chunk_reads_its_bytes_and_no_others(tmp_path: Path) -> None:
     """Pain 12, at this level: what is read does not depend on where in the data set it lies."""
     write_tar(tmp_path / "a.tar", ((f"{row:05d}", {"txt": b"t" * 600}) for row in range(10_000)))
     opener = Opener()
-    dataset = open_dataset(tar(tmp_path / "a.tar", chunk_bytes=64 << 10), opener=opener)
+    dataset = open_dataset(tar(tmp_path / "a.tar", chunk_bytes=64 << 10), access=Access(opener))
     chunk = next(at for at, first in enumerate(dataset.chunks.first_sample.tolist()) if first >= 9000)
     opener.store.reads.clear()
     (first, *_) = dataset.read_chunk(chunk)
@@ -86,7 +87,7 @@ def test_fields_are_views_of_the_chunk(tmp_path: Path) -> None:
     assert isinstance(second, RawSample)
     views = [first.fields["txt"], first.fields["cls"], second.fields["txt"]]
     assert all(isinstance(view, memoryview) for view in views)
-    assert len({id(view.obj) for view in views}) == 1  # type: ignore[union-attr]
+    assert len({id(view.obj) for view in views}) == 1
 
 
 class Flip:
@@ -112,7 +113,7 @@ def test_a_flipped_byte_is_found_and_read_again(tmp_path: Path, place: str) -> N
     write_tar(tmp_path / "a.tar", content)
     row_bytes = 512 + 1024 + 512 + 512
     opener = Opener()
-    dataset = open_dataset(tar(tmp_path / "a.tar"), opener=opener)
+    dataset = open_dataset(tar(tmp_path / "a.tar"), access=Access(opener))
     opener.store.spoil = Flip(PLACES[place], times=1)
     opener.store.reads.clear()
     assert good(dataset) == content
@@ -125,7 +126,7 @@ def test_a_byte_that_stays_flipped_costs_its_sample_alone(tmp_path: Path) -> Non
     content = [(f"{row:03d}", {"txt": b"t" * 700}) for row in range(10)]
     write_tar(tmp_path / "a.tar", content)
     opener = Opener()
-    dataset = open_dataset(tar(tmp_path / "a.tar"), opener=opener)
+    dataset = open_dataset(tar(tmp_path / "a.tar"), access=Access(opener))
     opener.store.spoil = Flip(3 * 1536 + 600, times=99)
     found = read_all(dataset)
     (bad,) = [sample for sample in found if isinstance(sample, SampleError)]
@@ -138,7 +139,7 @@ def test_a_header_that_is_broken_in_a_row_without_checksum(tmp_path: Path) -> No
     big = b"b" * (3 << 20)
     write_tar(tmp_path / "a.tar", [("big", {"bin": big * 4, "txt": b"t"}), ("small", {"txt": b"t"})])
     opener = Opener()
-    dataset = open_dataset(tar(tmp_path / "a.tar"), opener=opener)
+    dataset = open_dataset(tar(tmp_path / "a.tar"), access=Access(opener))
     opener.store.spoil = Flip(20, times=99)
     bad, after = read_all(dataset)
     assert isinstance(bad, SampleError)
@@ -149,7 +150,7 @@ def test_a_header_that_is_broken_in_a_row_without_checksum(tmp_path: Path) -> No
 def test_a_shard_that_became_shorter(tmp_path: Path) -> None:
     opener = Opener()
     path = write_tar(tmp_path / "a.tar", [("a", {"txt": b"t" * 5000})])
-    dataset = open_dataset(tar(path), opener=opener)
+    dataset = open_dataset(tar(path), access=Access(opener))
     opener.store.spoil = lambda _url, _start, content, _times: content[:-1]
     with pytest.raises(ShardError, match="the shard is shorter than when it was indexed"):
         dataset.read_chunk(0)

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from stoker.formats.source import Files, Parquet, Source, Tar
+from stoker_service import arguments
 from stoker_service.cli import Session, build_app
-from support import shards
+from support import parquet, shards
 
 
 def stoker(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -54,6 +56,33 @@ def test_index_scans_only_what_changed(tmp_path: Path) -> None:
     shards.write_tar(tmp_path / "shard-0001.tar", shards.samples([3], images=False)[0])
     again = json.loads(CliRunner().invoke(build_app(Session()), ["index", "--json", pattern]).stdout)
     assert (again["rows"], again["scanned"], again["kept"]) == (12, 1, 2)
+
+
+def test_index_takes_parquet_shards(tmp_path: Path) -> None:
+    pattern = parquet.make_shards(tmp_path, (7, 11), images=False)
+    found = json.loads(CliRunner().invoke(build_app(Session()), ["index", "--json", pattern]).stdout)
+    assert (found["rows"], found["shards"], found["scanned"], found["notices"]) == (18, 2, 2, [])
+    parquet.write_shard(tmp_path / "shard-0001.parquet", [("new", {"cls": 1})])
+    shown = stoker("index", pattern)
+    assert shown.returncode == 0, shown.stderr
+    assert "8 rows in 2 shards" in shown.stdout
+    assert "(1 scanned, 1 known before)" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "urls, kind",
+    [
+        (["s3://b/x-*.parquet"], Parquet),
+        (["https://h/x.parquet?sig=1", "x-{0,1}.parquet"], Parquet),
+        (["x-{0.parquet,1.parquet}"], Parquet),
+        (["x.tar.gz", "y.parquet"], Tar),
+        (["pictures"], Files),
+        (["parquet/"], Files),
+    ],
+    ids=str,
+)
+def test_what_urls_name(urls: list[str], kind: type[Source]) -> None:
+    assert isinstance(arguments.source(urls), kind)
 
 
 def test_index_lists_what_is_wrong_with_a_shard(tmp_path: Path) -> None:

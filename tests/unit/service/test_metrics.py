@@ -56,7 +56,13 @@ def test_every_help_text_belongs_to_a_family() -> None:
 
 @KINDS
 def test_labels_come_from_closed_sets(kind: str) -> None:
-    closed = {"stage": set(get_args(metrics.Stage)), "state": {"alive", "draining", "dead"}}
+    closed = {
+        "stage": set(get_args(metrics.Stage)),
+        "state": {"alive", "draining", "dead"},
+        "source": {"local", "peer", "origin"},
+        "tier": {"ram", "disk"},
+        "percentile": {"50", "95", "99"},
+    }
     for family in families_of(kind):
         for sample in family.samples:
             for label, value in sample.labels.items():
@@ -111,6 +117,11 @@ def test_a_worker_tells_its_stages() -> None:
     assert found["stoker_dataset_processes"] == WORKER_STATS.num_processes
     assert found["stoker_payload_bytes"] == WORKER_STATS.payload_bytes
     assert found["stoker_dataset_batches_total"] == WORKER_STATS.dataset_batches
+    assert found["stoker_storage_requests_total"] == WORKER_STATS.storage.requests
+    assert found["stoker_retries_total"] == WORKER_STATS.storage.retries
+    assert found["stoker_cache_held_bytes{tier=disk}"] == WORKER_STATS.cache.held_disk_bytes
+    assert found["stoker_source_bytes_total{source=peer}"] == WORKER_STATS.fleet.peer_bytes
+    assert found["stoker_source_bytes_total{source=origin}"] == WORKER_STATS.fleet.origin_bytes
 
 
 def test_a_trainer_tells_what_a_step_waits_and_what_part_of_the_time() -> None:
@@ -121,6 +132,9 @@ def test_a_trainer_tells_what_a_step_waits_and_what_part_of_the_time() -> None:
     assert found["stoker_stage_seconds_total{stage=trainer}"] == 9.0
     assert found["stoker_stage_seconds_total{stage=receive}"] == 3.0
     assert found["stoker_reconnects_total"] == 2
+    assert found["stoker_storage_latency_seconds{percentile=99}"] == 0.25
+    assert found["stoker_source_bytes_total{source=local}"] == 300
+    assert found["stoker_source_bytes_total{source=origin}"] == 800
 
 
 def test_a_trainer_that_has_done_nothing_yet_tells_zeros() -> None:

@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from stoker.errors import SpecError
+from stoker.storage.cache import CacheOptions
 from stoker_service import addresses
 from stoker_service.addresses import Address
 from stoker_service.arguments import DEFAULT_MEMORY, as_arguments, size
@@ -40,6 +41,10 @@ HERE = "stoker://127.0.0.1:4300"
         (WorkerOptions, {"dispatcher": HERE, "drain_s": math.inf}, r"drain_s=inf"),
         (WorkerOptions, {"dispatcher": HERE, "worker_id": "a b"}, r"worker_id='a b': expected up to 63 letters"),
         (WorkerOptions, {"dispatcher": HERE, "advertise": "0.0.0.0"}, r"advertise='0.0.0.0': expected one host"),
+        (WorkerOptions, {"dispatcher": HERE, "cache_bytes": 1 << 30}, r"cache_bytes=1073741824: .* give cache_dir"),
+        (WorkerOptions, {"dispatcher": HERE, "cache_dir": ""}, r"cache_dir='': expected a folder of the local disk"),
+        (WorkerOptions, {"dispatcher": HERE, "cache_ram_bytes": 512}, r"cache_ram_bytes=512: .* it counts bytes"),
+        (UpOptions, {"cache_dir": "/x", "cache_bytes": 9}, r"cache_bytes=9: .* it counts bytes"),
         (UpOptions, {"num_workers": 0}, r"num_workers=0: expected 1 or more"),
         (UpOptions, {"engine": "Ray"}, r"engine='Ray': .* did you mean 'ray'\?"),
         (UpOptions, {"num_workers": 9, "http_port": 65530}, r"http_port=65530: expected room for 9 workers"),
@@ -115,6 +120,16 @@ def test_a_worker_has_as_many_processes_as_threads_where_code_is_allowed() -> No
     assert of_service.num_processes == 7
 
 
+def test_a_worker_has_a_cache_if_it_has_room_for_one() -> None:
+    assert WorkerOptions(HERE).cache is None
+    assert WorkerOptions(HERE, cache_ram_bytes=1 << 20).cache == CacheOptions(ram_bytes=1 << 20)
+    assert WorkerOptions(HERE, cache_dir="/x").cache == CacheOptions("/x")
+    of_service = UpOptions(2, cache_dir="/x", cache_bytes=1 << 30, cache_ram_bytes=1 << 20)
+    for index in range(2):  # the workers of a machine share the folder and its bytes
+        found = of_service.for_worker(index, Address("127.0.0.1", 1)).cache
+        assert found == CacheOptions("/x", disk_bytes=1 << 30, ram_bytes=1 << 20)
+
+
 def test_the_pages_of_workers_follow_the_dispatchers() -> None:
     here = Address("127.0.0.1", 1)
     assert UpOptions(2).for_worker(1, here).http_port is None
@@ -147,6 +162,9 @@ def test_the_pages_of_workers_follow_the_dispatchers() -> None:
                 max_processes=5,
                 drain_s=0.5,
                 arena=False,
+                cache_dir="/nvme/stoker",
+                cache_bytes=1 << 33,
+                cache_ram_bytes=1 << 28,
                 worker_id="w-1",
                 http_port=8,
             ),

@@ -13,6 +13,7 @@ from stoker_service import status
 from stoker_service.control import read_status
 from stoker_service.status import ServiceStatus
 
+FLEET = wire.FleetCounts(local_bytes=60, peer_bytes=30, origin_bytes=10, given_bytes=5, calls_served=3, calls_late=1)
 RESPONSE = wire.StatusResponse(
     version=wire.Version(protocol=1, release="1.2.3"),
     dispatcher_id="d-1",
@@ -34,13 +35,14 @@ RESPONSE = wire.StatusResponse(
                 pid=77,
                 release="1.2.3",
                 max_processes=4,
+                keeps_cache=True,
             ),
             state="alive",
             silent_s=0.25,
             num_lanes=8,
             rows_per_s=12345.6,
             beat=wire.WorkerBeatRequest(
-                worker_id="w-a", num_streams=9, queued_bytes=3 << 29, bad_samples=2, num_processes=3
+                worker_id="w-a", num_streams=9, queued_bytes=3 << 29, bad_samples=2, num_processes=3, fleet=FLEET
             ),
         ),
     ],
@@ -105,6 +107,16 @@ def test_json_has_these_keys_and_values(found: ServiceStatus) -> None:
                 "bad_samples": 2,
                 "num_processes": 3,
                 "max_processes": 4,
+                "keeps_cache": True,
+                "fleet": {
+                    "local_bytes": 60,
+                    "peer_bytes": 30,
+                    "origin_bytes": 10,
+                    "given_bytes": 5,
+                    "calls_served": 3,
+                    "calls_refused": 0,
+                    "calls_late": 1,
+                },
             },
             {
                 "worker_id": "w-b",
@@ -123,6 +135,16 @@ def test_json_has_these_keys_and_values(found: ServiceStatus) -> None:
                 "bad_samples": 0,
                 "num_processes": 0,
                 "max_processes": 0,
+                "keeps_cache": False,
+                "fleet": {
+                    "local_bytes": 0,
+                    "peer_bytes": 0,
+                    "origin_bytes": 0,
+                    "given_bytes": 0,
+                    "calls_served": 0,
+                    "calls_refused": 0,
+                    "calls_late": 0,
+                },
             },
         ],
         "jobs": [
@@ -194,9 +216,9 @@ def shown(found: ServiceStatus) -> list[str]:
 def test_people_see_a_line_for_each_worker_and_job(found: ServiceStatus) -> None:
     lines = shown(found)
     assert "stoker://10.0.0.1:4300, up 1.1 h, release 1.2.3" in lines
-    assert "worker state silent lanes processes rows/s queued where" in lines
-    assert "w-a alive 0.2 s 8 3 of 4 12,346 1.5 GiB grpc://10.0.0.7:4301" in lines
-    assert "w-b dead 12 s 0 – – – grpc://10.0.0.8:4301" in lines
+    assert "worker state silent lanes processes from bucket rows/s queued where" in lines
+    assert "w-a alive 0.2 s 8 3 of 4 10.0% 12,346 1.5 GiB grpc://10.0.0.7:4301" in lines
+    assert "w-b dead 12 s 0 – – – – grpc://10.0.0.8:4301" in lines
     assert "job pipeline ranks silent lanes epoch rows/s starved queued" in lines
     assert "train ffffffffffff 2 of 2 0.5 s 2 3 150 12.5% 1.0 MiB" in lines
     assert "default eeeeeeeeeeee 0 of 1 gone 8 0 0 0.0% 0 B" in lines

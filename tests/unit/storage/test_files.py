@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.errors import NotFoundError, StorageError
+from stoker.errors import ChangedError, NotFoundError, StorageError
 from stoker.storage.files import FileStore
 
 
@@ -133,3 +133,23 @@ def test_a_path_below_a_file_is_not_found(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"")
     with pytest.raises(NotFoundError, match=r"x/y"):
         FileStore().read(f"{tmp_path}/x/y", 0, 1)
+
+
+def test_a_file_that_was_changed_since_is_an_error_with_both_times(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"one")
+    store = FileStore()
+    before = store.head(str(path)).version
+    assert bytes(store.read(str(path), 0, 3, before)) == b"one"
+    os.utime(path, ns=(1, int(before) + 1))
+    with pytest.raises(
+        ChangedError, match=rf"{path} was changed: .*{before} ns .*{int(before) + 1} ns.*Index it again"
+    ):
+        store.read(str(path), 0, 3, before)
+    assert bytes(store.read(str(path), 0, 3)) == b"one"
+
+
+def test_a_version_of_another_kind_cannot_be_compared(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"one")
+    assert bytes(FileStore().read(str(path), 0, 3, "d41d8cd98f00b204e9800998ecf8427e-2")) == b"one"

@@ -78,3 +78,8 @@ def test_a_time_is_one_version_in_every_form() -> None:
 
     moment = datetime(2026, 1, 2, tzinfo=UTC)
     assert _version(moment) == _version(moment.timestamp())
+
+
+def test_a_version_is_not_checked() -> None:
+    fsspec.filesystem("memory").pipe_file("/unversioned/x", b"abc")
+    assert bytes(FsspecStore("memory", {}).read("memory://unversioned/x", 0, 3, "another")) == b"abc"

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
-from stoker.errors import NotFoundError, StorageError, TransientError
+from stoker.errors import ChangedError, NotFoundError, StorageError, TransientError
 from stoker.storage import objects
+from stoker.storage.meter import Meter
 from stoker.storage.objects import ObjectStore
 from stoker.storage.open import open_store
 from stoker.storage.retry import Retry, RetryPolicy
@@ -97,12 +98,91 @@ def test_the_option_timeout_bounds_one_attempt(server: FaultyServer) -> None:
     assert bytes(open_store(url, {"timeout": "200ms"}, policy=QUICK).read(url, 0, 5000)) == WHOLE
 
 
-def test_a_flipped_byte_is_not_seen_here(server: FaultyServer) -> None:
+def test_a_flipped_byte_of_a_whole_object_heals(server: FaultyServer) -> None:
+    """The ETag is the MD5 of the object."""
+    url = server.put("x.tar", WHOLE, [Flip(3)])
+    meter = Meter()
+    assert bytes(open_store(url, policy=QUICK, meter=meter).read(url, 0, 5000)) == WHOLE
+    assert (meter.stats().corrupt, meter.stats().retries, server.num_gets("x.tar")) == (1, 1, 2)
+
+
+def test_an_object_that_stays_corrupt_in_other_ways_each_time_is_an_error(server: FaultyServer) -> None:
+    url = server.put("x.tar", WHOLE, [Flip(at) for at in range(10)])
+    with pytest.raises(TransientError, match=r"4 attempts.*MD5"):
+        open_store(url, policy=QUICK).read(url, 0, 5000)
+
+
+def test_an_etag_that_only_looks_like_an_md5_costs_one_read(server: FaultyServer) -> None:
+    urls = [server.put(f"{number}.tar", WHOLE) for number in range(3)]
+    for name in server.etags:
+        server.etags[name] = f'"{name[1] * 32}"'
+    store = open_store(server.url, policy=QUICK)
+    assert [bytes(store.read(url, 0, 5000)) for url in urls] == [WHOLE] * 3
+    assert [server.num_gets(f"{number}.tar") for number in range(3)] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("options, stop", [({"checksum": "off"}, 5000), ({}, 4999)])
+def test_a_flipped_byte_of_a_range_is_not_seen_here(
+    server: FaultyServer, options: Mapping[str, str], stop: int
+) -> None:
     """Lengths are right; the checksum of the row in the manifest finds it, and reads again."""
     url = server.put("x.tar", WHOLE, [Flip(3)])
+    store = open_store(url, options, policy=QUICK)
+    assert bytes(store.read(url, 0, stop)) != WHOLE[:stop]
+    assert bytes(store.read(url, 0, stop)) == WHOLE[:stop]
+
+
+def test_a_replaced_object_is_an_error_that_names_both_versions(server: FaultyServer) -> None:
+    url = server.put("x.tar", WHOLE)
     store = open_store(url, policy=QUICK)
-    assert bytes(store.read(url, 0, 5000)) != WHOLE
-    assert bytes(store.read(url, 0, 5000)) == WHOLE
+    before = store.head(url).version
+    assert bytes(store.read(url, 10, 20, before)) == WHOLE[10:20]
+    server.put("x.tar", WHOLE[::-1])
+    after = store.head(url).version
+    with pytest.raises(ChangedError, match=rf"{url} was replaced: version {before} .*{after} is there.*Index it again"):
+        store.read(url, 10, 20, before)
+    assert server.num_gets("x.tar") == 2
+    assert bytes(store.read(url, 10, 20)) == WHOLE[::-1][10:20]
+
+
+def test_a_body_that_breaks_off_again_goes_on_where_it_broke(server: FaultyServer) -> None:
+    """The first costs all of it; from then on this server's large bodies come in pieces."""
+    whole = WHOLE * 400
+    url = server.put("x.tar", whole, [Cut(900_000), Cut(900_000), Cut(500_000)])
+    seen, meter = list[Retry](), Meter()
+    store = open_store(url, policy=QUICK, on_retry=seen.append, meter=meter)
+    assert bytes(store.read(url, 0, len(whole))) == whole
+    kept = [retry.kept_bytes for retry in seen]
+    assert kept[0] == 0
+    assert 600_000 < kept[1] <= 900_000
+    assert 200_000 < kept[2] <= 500_000
+    ranges = [asked for method, _, asked in server.requests if method == "GET"]
+    starts = [0, 0, kept[1], kept[1] + kept[2]]
+    assert ranges == [f"bytes={start}-{len(whole) - 1}" for start in starts]
+    assert (meter.stats().retries, meter.stats().resumed, meter.stats().requests) == (3, 2, 4)
+
+
+def test_the_rest_of_a_replaced_object_is_not_joined_to_the_old_one(server: FaultyServer) -> None:
+    whole = WHOLE * 400
+    url = server.put("x.tar", whole, [Cut(900_000), Cut(900_000)])
+    store = open_store(url, policy=QUICK, on_retry=lambda retry: replace_after(retry.attempt))
+
+    def replace_after(attempt: int) -> None:
+        if attempt == 2:
+            server.put("x.tar", whole[::-1])
+
+    assert bytes(store.read(url, 0, len(whole))) == whole[::-1]
+
+
+def test_every_request_is_counted(server: FaultyServer) -> None:
+    url = server.put("x.tar", WHOLE, [Status(503, "SlowDown"), Cut(3)])
+    meter = Meter()
+    store = open_store(url, policy=QUICK, meter=meter)
+    store.head(url)
+    store.read(url, 0, 100)
+    stats = meter.stats()
+    assert (stats.requests, stats.bytes, stats.retries, stats.throttled) == (4, 100, 2, 1)
+    assert 0 < stats.latency_p50_s <= stats.latency_p99_s < 5.0
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -45,6 +45,12 @@ def test_a_timeout_that_is_none() -> None:
         ("az", "az://c/x", "acount_name", "did you mean 'account_name'"),
         ("http", "http://h/x", "allow_htpp", "did you mean 'allow_http'"),
         ("https", "https://h/x", "region", "known are"),
+        ("s3", "s3://b/x", "profil", "did you mean 'profile'"),
+        ("s3", "s3://b/x", "rolearn", "did you mean 'role_arn'"),
+        ("s3", "s3://b/x", "requester_pay", "did you mean 'requester_pays'"),
+        ("gs", "gs://b/x", "check_sum", "did you mean 'checksum'"),
+        ("gs", "gs://b/x", "profile", "gs has no option 'profile'"),
+        ("az", "az://c/x", "role_arn", "az has no option 'role_arn'"),
     ],
 )
 def test_unknown_keys_are_errors_with_a_suggestion(scheme: str, url: str, name: str, hint: str) -> None:
@@ -71,3 +77,14 @@ def test_azure_addresses_are_understood(url: str) -> None:
     store = ObjectStore(url.partition("://")[0], options, 1.0)
     with pytest.raises(OSError, match="cannot be reached"):
         store.head(url)
+
+
+def test_own_keys_do_not_reach_obstore() -> None:
+    for family in ("s3", "gs", "az", "http"):
+        assert not obstore_options(family, {"Chaos": "slow", "checksum": "auto"}, 1.0).config
+    with pytest.raises(SpecError, match="checksum should be"):
+        obstore_options("s3", {"checksum": "md5"}, 1.0)
+
+
+def test_requester_pays_is_an_option_of_s3() -> None:
+    assert obstore_options("s3", {"requester_pays": "true"}, 1.0).config == {"request_payer": "true"}

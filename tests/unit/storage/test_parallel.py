@@ -33,7 +33,7 @@ class MemoryStore:
     def peek(self, folder: str) -> Sequence[str]:
         return ["x"]
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
+    def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:
         self.reads.append((start, stop))
         if self._barrier is not None:
             self._barrier.wait(timeout=10)
@@ -56,7 +56,9 @@ def test_whole_whatever_the_cuts(first: int, second: int, part_bytes: int, max_r
 
 def test_parts_are_in_flight_together() -> None:
     inner = MemoryStore(barrier=threading.Barrier(4))
-    assert bytes(ParallelStore(inner, part_bytes=250).read("u", 0, 1000)) == WHOLE
+    view = ParallelStore(inner, part_bytes=250).read("u", 0, 1000)
+    assert bytes(view) == WHOLE
+    assert view.readonly
 
 
 def test_small_reads_are_passed_on_without_a_thread_or_a_copy() -> None:

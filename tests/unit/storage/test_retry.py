@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.errors import AccessError, NotFoundError, SpecError, StorageError, TransientError
+from stoker.errors import AccessError, ChangedError, NotFoundError, SpecError, StorageError, TransientError
 from stoker.storage.retry import Retry, RetryingStore, RetryPolicy, ShortAnswerError, ThrottledError, wait_before_retry
 from stoker.storage.store import ObjectInfo
 
@@ -37,7 +37,7 @@ class ScriptedStore:
     def peek(self, folder: str) -> Sequence[str]:
         return []
 
-    def read(self, url: str, start: int, stop: int) -> memoryview:
+    def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:
         return memoryview(self._next())
 
     def write(self, url: str, payload: bytes) -> None:
@@ -106,6 +106,13 @@ def test_an_object_that_ends_early_is_no_reason_to_insist() -> None:
         wrapped(inner).read(URL, 5, 15)
     assert not isinstance(caught.value, TransientError)
     assert inner.slept_s == []
+
+
+def test_an_object_that_ends_early_and_is_of_another_version_was_replaced() -> None:
+    with pytest.raises(ChangedError, match=r"x\.tar was replaced: version v0 was expected, v is there now"):
+        wrapped(ScriptedStore([ShortAnswerError("HTTP 416")], size_bytes=8)).read(URL, 9, 15, "v0")
+    with pytest.raises(StorageError, match="has 8 bytes"):
+        wrapped(ScriptedStore([ShortAnswerError("HTTP 416")], size_bytes=8)).read(URL, 9, 15, "v")
 
 
 def test_a_416_of_an_object_that_is_long_enough_heals() -> None:

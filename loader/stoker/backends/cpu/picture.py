@@ -48,6 +48,20 @@ class ArraySource:
         return lambda: part
 
 
+class DeferredSource:
+    """Pixels that something else makes, or fails to, when they are read."""
+
+    def __init__(self, value: Deferred) -> None:
+        self._value = value
+        self.size = (value.shape[0], value.shape[1])
+        self.channels = value.shape[2]
+        self.dtype = value.dtype
+
+    def reader(self, window: Window) -> Read:
+        """Prepare to make all and take a window."""
+        return lambda: self._value.array()[window.top : window.bottom, window.left : window.right]
+
+
 class _Plan(NamedTuple):
     """What is still to be done, in this order: crop, resize, crop again, mirror."""
 
@@ -161,7 +175,11 @@ class Picture:
 def picture(sample: Sample, field: str) -> Picture:
     """Return a field as a picture. Raises KeyError without it, SampleError if it is none."""
     value = sample.fields[field]
-    return value if isinstance(value, Picture) else Picture(ArraySource(pixels(sample, field)))
+    if isinstance(value, Picture):
+        return value
+    if not isinstance(value, np.ndarray) and isinstance(value, Deferred) and len(value.shape) == 3:
+        return Picture(DeferredSource(value))
+    return Picture(ArraySource(pixels(sample, field)))
 
 
 def pixels(sample: Sample, field: str) -> NDArray[Any]:

@@ -51,3 +51,10 @@ def test_a_folder_of_pictures_and_a_manifest(tmp_path: Path, monkeypatch: pytest
     found = with_absolute_paths(stoker.Pipeline(source, [], batch_size=2)).source
     assert isinstance(found, stoker.formats.source.Files)
     assert (found.url, found.manifest) == (f"file://{tmp_path}/pictures/", f"file://{tmp_path}/index.parquet")
+
+
+def test_parquet_patterns_are_as_those_of_tars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pipeline = stoker.Pipeline(stoker.parquet("x-*.parquet", "s3://b/y.parquet", columns=("a",)), [], batch_size=2)
+    expected = stoker.parquet(f"{tmp_path}/x-*.parquet", "s3://b/y.parquet", columns=("a",))
+    assert with_absolute_paths(pipeline).source == expected

@@ -96,6 +96,8 @@ class Dispatcher:
         self.is_known = True
         self.should_drain = self.should_stop = self.is_last = False
         self.release = 1
+        self.limits: dict[str, float] = {}
+        self.prefixes: list[control_pb2.PrefixUse] = []
 
     def Hello(self, request: Any, timeout: float) -> control_pb2.HelloResponse:  # noqa: N802  # gRPC's name
         self.calls.append("hello")
@@ -108,11 +110,13 @@ class Dispatcher:
 
     def WorkerBeat(self, request: Any, timeout: float) -> control_pb2.WorkerBeatResponse:  # noqa: N802
         self.calls.append("beat")
+        self.prefixes = list(request.prefixes)
         answer = control_pb2.WorkerBeatResponse(
             is_known=self.is_known,
             should_drain=self.should_drain,
             should_stop=self.should_stop,
             is_last=self.is_last,
+            limits=[control_pb2.PrefixLimit(prefix=name, requests_per_s=rate) for name, rate in self.limits.items()],
         )
         self.is_known = True
         return answer
@@ -176,3 +180,19 @@ def test_a_few_missed_beats_change_nothing(agent: Agent) -> None:
     assert agent.unready() is None
     agent._miss(OSError("cut"))
     assert "cut" in (agent.unready() or "")
+
+
+def test_requests_are_told_and_limits_are_kept_to(agent: Agent) -> None:
+    stub = Dispatcher()
+    agent._stub = stub
+    url = "s3://bucket/train/x.tar"
+    agent._limits.ask(url)
+    agent._limits.answered(url, is_throttled=True)
+    stub.limits = {"s3://bucket/train": 7.0}
+    agent._beat()
+    (use,) = stub.prefixes
+    assert (use.prefix, use.requests, use.throttled) == ("s3://bucket/train", 1, 1)
+    assert agent._limits.limit_of(url) == 7.0
+    stub.is_known, stub.limits = False, {}
+    agent._beat()
+    assert agent._limits.limit_of(url) == 7.0

@@ -1,0 +1,1 @@
+"""Measurements of reading from object storage, and of the caches before it."""
