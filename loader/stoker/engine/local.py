@@ -46,7 +46,12 @@ class LocalSupply:
         self._program = compile_ops(pipeline.ops)
         self._tally = RetryTally()
         self._cache = None if cache is None else ChunkCache(cache)
-        self._dataset = open_data(pipeline, self._tally, cache=self._cache)
+        try:
+            self._dataset = open_data(pipeline, self._tally, cache=self._cache)
+        except BaseException:
+            if self._cache is not None:
+                self._cache.close()
+            raise
         self._deal = Deal(pipeline, self._dataset.chunks.num_samples, rank)
         self._feed = Feed(self._deal, self._dataset.chunks)
         self._order = identity(pipeline, self._dataset.fingerprint, self._dataset.chunks.num_samples)
@@ -126,7 +131,8 @@ class LocalSupply:
             )
             engine.start(self._feed.work(position))
             self._engine, self._engine_pid = engine, os.getpid()
-            self._finalizer = leaving.close_later(self, engine, self._tally)
+            beside = [one for one in (self._prepared, self._cache) if one is not None]
+            self._finalizer = leaving.close_later(self, engine, self._tally, *beside)
         return self._engine
 
     def _stop_engine(self) -> None:

@@ -54,7 +54,7 @@ def profile_settings(identity: Identity) -> dict[str, str]:
 def _need_botocore() -> None:
     if importlib.util.find_spec("botocore") is None:
         raise MissingDependencyError(
-            "storage_options: profile and role_arn need AWS's library, which is not installed: pip install 'stoker[aws]'"
+            "storage_options: profile and role_arn need AWS's library, not installed: pip install 'stoker[aws]'"
         )
 
 

@@ -75,7 +75,7 @@ def test_whole_numbers_and_fractions_are_one_column() -> None:
         ((1, b"1"), "bytes and int"),
         (("1", 1.5), "float and str"),
         (({"a": 1},), "holds a dict"),
-        ((None, object()), "holds a object"),
+        ((None, set()), "holds a set"),
         ((2**64,), "makes no column"),
         ((np.zeros((2, 3)), np.zeros((2, 4))), r"float64 of \(n, 3\) and float64 of \(n, 4\); make them agree"),
         ((np.zeros(2, np.int8), np.zeros(2)), r"float64 of \(n,\) and int8 of \(n,\)"),

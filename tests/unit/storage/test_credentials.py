@@ -271,5 +271,5 @@ class TestAws:
     def test_without_botocore_it_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = importlib.util.find_spec
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "botocore" else found(name))
-        with pytest.raises(MissingDependencyError, match="pip install boto3"):
+        with pytest.raises(MissingDependencyError, match=r"stoker\[aws\]"):
             credentials_of(Identity(role_arn=ROLE, region="nowhere"))
