@@ -334,7 +334,13 @@ def _of_this_machine(pipeline: Pipeline, rank: ranks.Rank, options: SupplyOption
 
 
 def _cache_options(cache: str | Path | CacheOptions | None) -> CacheOptions | None:
-    return CacheOptions(folder=str(cache)) if isinstance(cache, str | Path) else cache
+    if isinstance(cache, CacheOptions) and not cache.folder and not cache.ram_bytes:
+        raise SpecError(f"cache={cache!r} would keep nothing; give folder, ram_bytes, or both")
+    if cache is None or isinstance(cache, CacheOptions):
+        return cache
+    if isinstance(cache, str | Path):
+        return CacheOptions(folder=str(cache))
+    raise SpecError(f"cache is {cache!r}; expected the path of a local folder, or stoker.CacheOptions")
 
 
 def _refuse_local(**given: object) -> None:

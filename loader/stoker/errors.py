@@ -89,7 +89,8 @@ class SampleError(DataError):
         self.origin = origin
 
     def __str__(self) -> str:
-        where = f"{self.origin.url} row {self.origin.row} (key {self.origin.key!r}): " if self.origin else ""
+        key = f" (key {self.origin.key!r})" if self.origin and self.origin.key else ""
+        where = f"{self.origin.url} row {self.origin.row}{key}: " if self.origin else ""
         step = f"{self.op}: " if self.op else ""
         return f"{where}{step}{self.reason}"
 

@@ -96,3 +96,19 @@ def test_the_part_that_fits_is_not_read_again(part: float, lanes: int, server: F
 def test_a_cache_goes_with_this_process(server: FaultyServer, tmp_path: Path) -> None:
     with pytest.raises(stoker.errors.SpecError, match="is for this process"):
         stoker.DataLoader(pipeline(server), cache=tmp_path, service="stoker://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    "cache, text",
+    [
+        (True, "expected the path of a local folder"),
+        ({"folder": "x"}, "expected the path of a local folder"),
+        ("s3://bucket/cache", "not a URL"),
+        ("file:///tmp/cache", "not a URL"),
+        (CacheOptions(), "would keep nothing"),
+    ],
+    ids=["bool", "dict", "bucket", "file", "nothing"],
+)
+def test_what_is_no_cache(cache: Any, text: str, server: FaultyServer) -> None:
+    with pytest.raises(stoker.errors.SpecError, match=text):
+        stoker.DataLoader(pipeline(server), cache=cache)

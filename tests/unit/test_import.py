@@ -40,3 +40,22 @@ def test_the_public_names_are_there_and_sorted() -> None:
 def test_another_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Loader'"):
         _ = stoker.Loader
+
+
+def test_a_service_needs_no_torch() -> None:
+    """Where torch is not installed, everything that a service runs is there all the same."""
+    script = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "torchvision"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NoTorch())
+import stoker_service.cli
+import stoker_service.client.session
+import stoker_service.dispatcher.server
+import stoker_service.worker.server
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from stoker.compat import mismatch, seeds
 from stoker.compat.crew import Job, Task
+from stoker.compat.shortened import shortened
 from stoker.errors import StateError
 from stoker.processes import failures
 
@@ -211,14 +212,6 @@ def _place_of(task: Task, row: int, key: Any) -> str:
 
 def _keys_of(task: Task) -> str:
     return f"batch {task.batch_index}: sample indices {shortened(task.keys)}"
-
-
-def shortened(keys: Any) -> str:
-    """A batch's keys, for messages: the first eight at most."""
-    if not isinstance(keys, (list, tuple)):
-        return reprlib.repr(keys)
-    shown = ", ".join(reprlib.repr(key) for key in keys[:8])
-    return f"{shown}, … ({len(keys)} in all)" if len(keys) > 8 else shown
 
 
 def _state_of(value: Any) -> Any:

@@ -16,16 +16,18 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import cloudpickle
 
 from stoker.compat.crew import Ended, Event, Failed, Job, Made, Task
-from stoker.compat.fetch import shortened
-from stoker.compat.settings import Settings
+from stoker.compat.shortened import shortened
 from stoker.processes import failures
 from stoker.processes.lent import LentMemory
 from stoker.processes.objects import decode
+
+if TYPE_CHECKING:  # the service's workers pass messages on without torch
+    from stoker.compat.settings import Settings
 
 Parts: TypeAlias = list[bytes | memoryview]
 
@@ -117,6 +119,8 @@ def kind_of(body: memoryview) -> Kind:
 def begin_message(begin: Begin) -> Parts:
     """The message of a :class:`Begin`, whose job may have its cargo still."""
     job = replace(begin.job, dataset=None, collate_fn=_left_out, worker_init_fn=None, states=())
+    from stoker.compat.settings import Settings
+
     begin = replace(begin, job=job, state=cloudpickle.dumps(begin.state), settings=Settings.taken())
     return [bytes([Kind.BEGIN]) + pickle.dumps(begin)]
 

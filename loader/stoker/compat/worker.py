@@ -21,7 +21,8 @@ from torch.utils.data._utils import worker as torch_worker
 from stoker.batch.pool import BufferPool
 from stoker.compat import collate, seeds, wire
 from stoker.compat.crew import Job, Task
-from stoker.compat.fetch import EndOfDataError, Fetcher, fetcher_of, shortened
+from stoker.compat.fetch import EndOfDataError, Fetcher, fetcher_of
+from stoker.compat.shortened import shortened
 from stoker.compat.wire import Begin, Cargo, Kind
 from stoker.memory.arena import Arena
 from stoker.memory.malloc import keep_memory

@@ -155,9 +155,11 @@ def _shard_url(folder: str, number: int) -> str:
 def _load(stores: Stores, url: str) -> dict[str, Any] | None:
     try:
         size = stores.of(url).head(url).size_bytes
-        found = json.loads(bytes(stores.read(url, 0, size)) if size else b"null")
+        text = bytes(stores.read(url, 0, size)) if size else b"null"
     except NotFoundError:
         return None
+    try:
+        found = json.loads(text)
     except ValueError as error:
         if url.endswith(f"/{RUN_NAME}"):
             raise StateError(f"{shown(url)} is no JSON ({error}); remove it and convert anew") from error

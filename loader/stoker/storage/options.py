@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from stoker.errors import SpecError
 from stoker.storage.aws import profile_settings
@@ -140,6 +141,9 @@ def obstore_options(family: str, options: Mapping[str, Any], timeout_s: float) -
     identity = _identity(config) if family == "s3" else None
     if identity is not None and identity.profile:
         config = {**profile_settings(identity), **config}
+    for key in ("endpoint", "base_url"):
+        if key in config:
+            _check_endpoint(key, str(config[key]))
     if str(config.get("endpoint", "")).startswith("http://"):
         client.setdefault("allow_http", True)  # written out by the user
     if family == "http":
@@ -158,6 +162,13 @@ def _identity(config: dict[str, Any]) -> Identity | None:
     if "sts_endpoint" in config:
         found["sts_endpoint"] = str(config.pop("sts_endpoint"))
     return Identity(**found, region=str(config.get("region", config.get("default_region", ""))))
+
+
+def _check_endpoint(key: str, value: str) -> None:
+    """obstore ends the process's thread with a panic over an address that is none."""
+    found = urlsplit(value)
+    if found.scheme not in ("http", "https") or not found.hostname:
+        raise SpecError(f"storage_options: {key} should be http(s)://host[:port], found {value!r}")
 
 
 def unknown_key(family: str, name: str) -> str:

@@ -86,7 +86,7 @@ def _credentials(text: str, url: str, *, has_answered: bool) -> StorageError:
         return TransientError(f"credentials could not be renewed ({_answer(text)})")
     return AccessError(
         f"{url}: no credentials found; give them by environment or storage_options, "
-        "or read without: storage_options={'skip_signature': 'true'}"
+        "or read without: storage_options={'anonymous': 'true'}"
     )
 
 

@@ -88,3 +88,10 @@ def test_own_keys_do_not_reach_obstore() -> None:
 
 def test_requester_pays_is_an_option_of_s3() -> None:
     assert obstore_options("s3", {"requester_pays": "true"}, 1.0).config == {"request_payer": "true"}
+
+
+@pytest.mark.parametrize("key", ["endpoint", "endpoint_url"])
+@pytest.mark.parametrize("value", ["127.0.0.1:9000", "s3://b", "http://", "https:/x"])
+def test_an_endpoint_is_a_web_address(key: str, value: str) -> None:
+    with pytest.raises(SpecError, match=r"endpoint should be http\(s\)://host\[:port\], found"):
+        obstore_options("s3", {key: value}, 30.0)

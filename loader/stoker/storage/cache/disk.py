@@ -188,8 +188,9 @@ class DiskTier:
         if size > opened.budget.num_bytes:
             self.faults.say(
                 "size",
-                f"cannot keep a range of {size:,} bytes: its budget is {opened.budget.num_bytes:,}. Give disk_bytes of"
-                " a multiple of the largest range, or smaller chunk_bytes",
+                f"cannot keep a range of {size:,} bytes: its budget is {opened.budget.num_bytes:,}, with reserve_bytes="
+                f"{opened.budget.reserve_bytes:,} left free. Give disk_bytes of a multiple of the largest range, or "
+                "smaller chunk_bytes",
             )
             return _Room.DECLINED
         short = shortage(size, opened.budget, ledger.held(), opened.folder.space().free_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stoker.errors import SpecError
+from stoker.storage.urls import scheme_of, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,16 @@ class CacheOptions:
     cache_files: bool = False
 
     def __post_init__(self) -> None:
-        if self.folder == "":
-            raise SpecError("CacheOptions.folder is empty: give the path of a local folder, or None")
+        if self.folder is not None:
+            self._check_folder(self.folder)
         for name, least in (("disk_bytes", 1), ("ram_bytes", 0), ("max_files", 1), ("reserve_bytes", 0)):
             found = getattr(self, name)
-            if found is not None and (not isinstance(found, int) or found < least):
+            if found is not None and (not isinstance(found, int) or isinstance(found, bool) or found < least):
                 raise SpecError(f"CacheOptions.{name} must be a whole number of at least {least}, not {found!r}")
+
+    @staticmethod
+    def _check_folder(folder: object) -> None:
+        if not isinstance(folder, str) or not folder:
+            raise SpecError(f"CacheOptions.folder is {folder!r}: give the path of a local folder, or None")
+        if scheme_of(folder) != "file" or folder.lower().startswith("file:"):
+            raise SpecError(f"CacheOptions.folder is {shown(folder)}: expected the path of a local folder, not a URL")

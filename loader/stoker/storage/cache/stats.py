@@ -32,4 +32,7 @@ class CacheStats:
         return asdict(self)
 
     def __add__(self, other: CacheStats) -> CacheStats:
-        return CacheStats(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+        for name in ("held_disk_bytes", "held_files"):  # of the folder, which those who are added up share
+            sums[name] = max(getattr(self, name), getattr(other, name))
+        return CacheStats(**sums)
