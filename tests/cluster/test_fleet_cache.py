@@ -29,6 +29,9 @@ from support.streams import assert_same_stream, batches_on, digest, digests, loc
 NUM_SHARDS, ROWS, ROW_BYTES, BATCH = 4, 60, 16 << 10, 8
 EPOCH = NUM_SHARDS * ROWS // BATCH
 MEMORY = ("--num-threads", "1", "--cache-ram-bytes", "64MiB")
+FOLDER = ("--num-threads", "1", "--cache-bytes", "64MiB")
+SLOW_BEAT = ("--beat-s", "2")
+"""A worker that a busy machine keeps silent for a moment is not to count as dead: its ranges would be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def test_three_epochs_of_three_trainers_read_the_data_once(data: Data, tmp_path:
     training, other = data.pipeline(1), data.pipeline(2, window=9)
     wanted = [(training, 0, 2), (training, 1, 2), (other, 0, 1)]
     local = [expected(one, 3 * EPOCH // size, rank, size) for one, rank, size in wanted]
-    with Cluster(tmp_path / "cluster", 4, worker_options=MEMORY) as cluster:
+    with Cluster(tmp_path / "cluster", 4, worker_options=MEMORY, dispatcher_options=SLOW_BEAT) as cluster:
         wait_for_members(cluster, cluster.workers)
         data.begin()
 
@@ -134,7 +137,7 @@ def test_disks_keep_what_memory_does_not(data: Data, tmp_path: Path, num_folders
     """Workers that share a folder, as on one machine, or have one each, as on several; no budget in memory."""
     pipeline = data.pipeline(3)
     local = expected(pipeline, 2 * EPOCH)
-    with Cluster(tmp_path / "cluster", worker_options=("--num-threads", "1", "--cache-bytes", "64MiB")) as cluster:
+    with Cluster(tmp_path / "cluster", worker_options=FOLDER, dispatcher_options=SLOW_BEAT) as cluster:
         for number in range(3):
             cluster.begin_worker("--cache-dir", str(tmp_path / f"disk-{number % num_folders}"))
         for worker in cluster.workers:
@@ -192,7 +195,7 @@ def test_a_worker_without_a_cache_asks_and_keeps_nothing(data: Data, tmp_path: P
     """It is no member, and reads from those that are."""
     pipeline = data.pipeline(6)
     local = expected(pipeline, 2 * EPOCH)
-    with Cluster(tmp_path / "cluster", 1, worker_options=MEMORY) as cluster:
+    with Cluster(tmp_path / "cluster", 1, worker_options=MEMORY, dispatcher_options=SLOW_BEAT) as cluster:
         cluster.start_worker("--cache-ram-bytes", "0")
         cluster.wait_for_workers(cluster.workers)
         wait_for_members(cluster, cluster.workers)

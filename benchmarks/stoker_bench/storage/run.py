@@ -76,14 +76,18 @@ def markdown(report: dict[str, Any]) -> str:
 
 def _cold(found: dict[str, Any]) -> list[str]:
     return [
-        f"Cold read of shards from {found['server']}, MB/s, {found['in_flight']} requests in flight for obstore:",
+        f"Cold read of shards from {found['server']}, {found['in_flight']} requests in flight:",
         "",
-        "| | MB/s |",
-        "|---|---|",
-        *(f"| {name} | {spread(rates, 0)} |" for name, rates in found["mb_per_s"].items()),
-        "",
-        f"Stoker over obstore alone: **{spread(found['ratio'], 2)}**, to reach {found['target']}.",
+        "| | MB/s | over obstore alone | to reach |",
+        "|---|---|---|---|",
+        *(_rate(name, rates, found) for name, rates in found["mb_per_s"].items()),
     ]
+
+
+def _rate(name: str, rates: dict[str, float], found: dict[str, Any]) -> str:
+    ratio = found["ratios"].get(name)
+    shown = f"**{spread(ratio, 2)}** | {found['target']}" if ratio else "|"
+    return f"| {name} | {spread(rates, 0)} | {shown} |"
 
 
 def _lookahead(found: dict[str, Any]) -> list[str]:

@@ -139,6 +139,8 @@ class Stores:
         return found
 
     def _origin(self, ranges: Sequence[ObjectRange]) -> list[memoryview]:
+        if len(ranges) == 1:
+            return [self._read_whole(ranges[0])]
         joined = join(ranges)
         wholes = [one.whole for one in joined]
         if len(wholes) == 1 or all(is_local(whole.url) for whole in wholes):

@@ -5,12 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from stoker.storage.fork_news import tell_after_fork
 from stoker.storage.peek import PeekingStore
 from stoker.storage.store import ObjectInfo
 
 _Key = tuple[str, int, int, str]
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """A read under way; ``landed`` is made by the first who waits for it, as it costs more than all else here."""
+
+    landed: Future[memoryview | None] | None = None
 
 
 class FlightStore:
@@ -23,7 +31,7 @@ class FlightStore:
         self._inner = inner
         self._patience_s = patience_s
         self._lock = threading.Lock()
-        self._flights: dict[_Key, Future[memoryview | None]] = {}
+        self._flights: dict[_Key, _Flight] = {}
         tell_after_fork(self)
 
     def after_fork(self) -> None:
@@ -46,18 +54,20 @@ class FlightStore:
     def read(self, url: str, start: int, stop: int, version: str = "") -> memoryview:
         """Exactly ``[start, stop)``; the same read-only memory for all who asked meanwhile."""
         key = (url, start, stop, version)
-        own: Future[memoryview | None] = Future()
+        own = _Flight()
         with self._lock:
             flight = self._flights.setdefault(key, own)
+            if flight is not own and flight.landed is None:
+                flight.landed = Future()
         if flight is own:
             return self._lead(key, own)
         try:
-            body = flight.result(self._patience_s)
+            body = flight.landed.result(self._patience_s) if flight.landed is not None else None
         except TimeoutError:
             body = None
         return self._inner.read(url, start, stop, version) if body is None else body
 
-    def _lead(self, key: _Key, flight: Future[memoryview | None]) -> memoryview:
+    def _lead(self, key: _Key, flight: _Flight) -> memoryview:
         body: memoryview | None = None
         try:
             body = self._inner.read(*key)
@@ -65,4 +75,5 @@ class FlightStore:
         finally:
             with self._lock:
                 self._flights.pop(key, None)  # a fork has none
-            flight.set_result(body)
+            if flight.landed is not None:
+                flight.landed.set_result(body)

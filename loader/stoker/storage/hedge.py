@@ -25,7 +25,7 @@ class HedgePolicy:
 
     percentile: float = 0.97
     budget: float = 0.03
-    least_median_s: float = 0.005
+    least_median_s: float = 0.02
     least_excess: float = 1.5
     least_reads: int = 64
     quiet_s: float = 30.0

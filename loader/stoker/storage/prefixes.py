@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from stoker.storage.urls import WEB_SCHEMES, scheme_of
 
 _ROOT_PARTS = 3  # "s3:", "", "bucket"
 
 
+@lru_cache(maxsize=4096)
 def folder_of(url: str) -> str:
     """The URL of the folder an object lies in, fit to be shown: no query, no user part."""
     if scheme_of(url) in WEB_SCHEMES:

@@ -57,7 +57,7 @@ class _Prefix:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The right to one request, once its time has come."""
+    """The right to one request, once its time has come; at once if ``number`` is 0."""
 
     prefix: _Prefix
     number: int

@@ -38,7 +38,7 @@ def test_every_part_is_measured_and_shown(part: str, tmp_path: Path) -> None:
     assert set(report) == {part}
     shown = markdown(report)
     expected = {
-        "cold": "Stoker over obstore alone",
+        "cold": "| storage layer |",
         "lookahead": "| f=32 c=64 t=32 |",
         "sweep": "| 4 |",
         "fleet": "Fleet cache, 2 workers",
