@@ -15,7 +15,7 @@ from stoker_bench.service_processes import Service
 from stoker_bench.storage import servers
 
 TARGET = 1.0
-BEAT_S = 0.25
+BEAT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)

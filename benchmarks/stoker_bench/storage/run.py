@@ -132,12 +132,20 @@ def _fleet(found: dict[str, Any]) -> list[str]:
 
 
 def _steady(found: dict[str, Any]) -> list[str]:
-    share = _scaled(found["wait_share"], 100)
-    p99 = _scaled(found["p99_s"], 1000)
-    where = f"Steps of 50 ms at 0.8 of capacity ({found['capacity']:,.0f} images/s), {found['server']}:"
-    waited = f"waited, % of the time, **{spread(share, 2)}**, to reach {100 * found['wait_target']:.0f};"
-    slowest = f"99 of 100 steps waited at most, ms, **{spread(p99, 1)}**, to reach {1000 * found['p99_target_s']:.0f}."
-    return [f"{where} {waited} {slowest}"]
+    where = f"Steps of 50 ms at 0.8 of capacity ({found['capacity']:,.0f} images/s)"
+    to_reach = f"to reach {100 * found['wait_target']:.0f} % in all, and {1000 * found['p99_target_s']:.0f} ms"
+    return [
+        f"{where}, {found['server']}, and from the local disk; {to_reach}:",
+        "",
+        "| | waited, % of the time | … for chunks to be read | 99 of 100 steps at most, ms |",
+        "|---|---|---|---|",
+        *(_waited(name, waited) for name, waited in found["waited"].items()),
+    ]
+
+
+def _waited(name: str, waited: dict[str, dict[str, float]]) -> str:
+    share, of_storage = (spread(_scaled(waited[part], 100), 2) for part in ("share", "of_storage"))
+    return f"| {name} | **{share}** | {of_storage} | **{spread(_scaled(waited['p99_s'], 1000), 1)}** |"
 
 
 def _scaled(found: dict[str, float], factor: float) -> dict[str, float]:
