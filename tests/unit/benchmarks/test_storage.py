@@ -39,7 +39,7 @@ def test_every_part_is_measured_and_shown(part: str, tmp_path: Path) -> None:
     shown = markdown(report)
     expected = {
         "cold": "| storage layer |",
-        "lookahead": "| f=32 c=64 t=32 |",
+        "lookahead": "| f=16 c=32 t=16 |",
         "sweep": "| 4 |",
         "fleet": "Fleet cache, 2 workers",
         "steady": "| disk |",
