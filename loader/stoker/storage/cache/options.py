@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stoker.errors import SpecError
-from stoker.storage.urls import scheme_of, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +37,6 @@ class CacheOptions:
     def _check_folder(folder: object) -> None:
         if not isinstance(folder, str) or not folder:
             raise SpecError(f"CacheOptions.folder is {folder!r}: give the path of a local folder, or None")
-        if scheme_of(folder) != "file" or folder.lower().startswith("file:"):
-            raise SpecError(f"CacheOptions.folder is {shown(folder)}: expected the path of a local folder, not a URL")
+        if "://" in folder or folder.lower().startswith("file:"):
+            scheme = folder.partition(":")[0]
+            raise SpecError(f"CacheOptions.folder is a {scheme}: URL; expected the path of a local folder, not a URL")
