@@ -12,7 +12,8 @@ import torch
 from torch.utils.data._utils import fetch as torch_fetch
 
 from stoker.compat.crew import Job, Seeding, Task
-from stoker.compat.fetch import EndOfDataError, fetcher_of, shortened
+from stoker.compat.fetch import EndOfDataError, fetcher_of
+from stoker.compat.shortened import shortened
 from stoker.errors import StateError
 
 
