@@ -11,14 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stoker import errors, ops
+    from stoker.backends.options import Backend
     from stoker.dataloader import DataLoader
     from stoker.formats.source import files, parquet, tar
     from stoker.pipeline import Pipeline
     from stoker.storage.cache import CacheOptions
 
-__all__ = ["CacheOptions", "DataLoader", "Pipeline", "__version__", "errors", "files", "ops", "parquet", "tar"]
+__all__ = [
+    "Backend",
+    "CacheOptions",
+    "DataLoader",
+    "Pipeline",
+    "__version__",
+    "errors",
+    "files",
+    "ops",
+    "parquet",
+    "tar",
+]
 
 _HOME = {
+    "Backend": "stoker.backends.options",
     "CacheOptions": "stoker.storage.cache",
     "DataLoader": "stoker.dataloader",
     "Pipeline": "stoker.pipeline",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from stoker import ranks, services
+from stoker.backends.options import Backend, as_backend
 from stoker.batch import convert
 from stoker.engine.feed import Deal
 from stoker.engine.local import LocalSupply
@@ -88,6 +90,8 @@ class DataLoader(metaclass=_OneName):
         read_bytes: chunks held and read ahead, at most, beyond what the next batch needs.
         cache: where chunks from a bucket are kept for the next epoch and for other jobs: a folder on a local disk, or
             :class:`stoker.CacheOptions` with budgets and a part in memory. Nothing is kept unless it is given.
+        backend: what decodes and augments: ``"cpu"``, ``"dali"``, ``"auto"`` (DALI where ``device`` is a GPU and it is
+            installed), or a :class:`stoker.Backend`. Samples, windows and masks do not depend on it.
         timeout_s: how long one batch may take before StallError names what it waits for.
         quarantine: a file that bad samples are appended to, as JSON lines.
         service: the address of a service, ``"stoker://host:port"``, whose workers make the batches; the same ones.
@@ -113,6 +117,7 @@ class DataLoader(metaclass=_OneName):
         prefetch_bytes: int = DEFAULT_PREFETCH_BYTES,
         read_bytes: int | None = None,
         cache: str | Path | CacheOptions | None = None,
+        backend: str | Backend = "auto",
         timeout_s: float = DEFAULT_TIMEOUT_S,
         quarantine: str | Path | None = None,
         service: str | None = None,
@@ -129,10 +134,16 @@ class DataLoader(metaclass=_OneName):
         self._pin_memory, self._device = pin_memory, device
         options = SupplyOptions(prefetch_bytes, timeout_s, in_order, pin_memory, job)
         if service is None:
-            local = _Local(num_workers, num_threads, read_bytes, _cache_options(cache))
+            local = _Local(num_workers, num_threads, read_bytes, _cache_options(cache), *_backend(backend, device))
             self._supply = _of_this_machine(pipeline, self.rank, options, local)
         else:
-            _refuse_local(num_workers=num_workers or None, num_threads=num_threads, read_bytes=read_bytes, cache=cache)
+            _refuse_local(
+                num_workers=num_workers or None,
+                num_threads=num_threads,
+                read_bytes=read_bytes,
+                cache=cache,
+                backend=None if backend == "auto" else backend,
+            )
             open_supply: OpenSupply = services.opener(service, SERVICE_GROUP)
             self._supply = open_supply(service, pipeline, self.rank, options)
         self._order = self._supply.order
@@ -317,6 +328,8 @@ class _Local:
     num_threads: int | None
     read_bytes: int | None
     cache: CacheOptions | None
+    backend: Backend
+    device: str | None
 
 
 def _of_this_machine(pipeline: Pipeline, rank: ranks.Rank, options: SupplyOptions, local: _Local) -> Supply:
@@ -325,12 +338,39 @@ def _of_this_machine(pipeline: Pipeline, rank: ranks.Rank, options: SupplyOption
         "num_threads": local.num_threads,
         "read_bytes": local.read_bytes,
         "cache": local.cache,
+        "backend": local.backend,
     }
     if not local.num_workers:
-        return LocalSupply(pipeline, rank, options, **limits)
+        return LocalSupply(pipeline, rank, options, device=local.device, **limits)
     from stoker.engine.process_supply import ProcessSupply  # what it needs is of no use to those without workers
 
     return ProcessSupply(pipeline, rank, options, num_workers=local.num_workers, **limits)
+
+
+def _backend(backend: str | Backend, device: Any) -> tuple[Backend, str | None]:
+    """The back-end that is meant, and the device on which it leaves what it makes there.
+
+    DALI works where the batches go to, unless it is told where.
+    """
+    name = None if device is None else _device_name(device)
+    if isinstance(backend, Backend):
+        chosen = backend
+    else:
+        chosen = replace(as_backend(backend), device=name if name is not None and name.startswith("cuda") else "cpu")
+    return chosen, name if name == f"{chosen.device.partition(':')[0]}{_index(chosen)}" else None
+
+
+def _index(backend: Backend) -> str:
+    return f":{backend.device_index}" if backend.is_gpu else ""
+
+
+def _device_name(device: Any) -> str:
+    """A torch device's name, with the number of a GPU: without one the process's current GPU is meant."""
+    torch: Any = importlib.import_module("torch")
+    found = torch.device(device)
+    if found.type == "cuda" and found.index is None and torch.cuda.is_available():
+        return f"cuda:{torch.cuda.current_device()}"
+    return str(found)
 
 
 def _cache_options(cache: str | Path | CacheOptions | None) -> CacheOptions | None:

@@ -135,5 +135,9 @@ class WorkerError(StokerError, RuntimeError):
     """A worker process died; names it, how it ended, and the samples it had in hand."""
 
 
+class DeviceLostError(StokerError, RuntimeError):
+    """The GPU's context is broken, so that this process cannot use it any more; another process can."""
+
+
 class WorkerStallError(StallError, RuntimeError):
     """A worker process did not answer in time; a RuntimeError as well, since torch's loader raises that."""

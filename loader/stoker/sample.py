@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stoker.errors import SampleOrigin
+from stoker.errors import SampleError, SampleOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,21 @@ class Sample:
 
 Write = Callable[[], None]
 """Fills the place it was prepared for."""
+
+
+class Gatherer(Protocol):
+    """Makes the pixels of many samples at once, which is quicker than one after the other. For any thread."""
+
+    def make(self, writes: Sequence[Write]) -> Sequence[SampleError | None]:
+        """Carry out writes, of which some may be of another kind, and return what became of each.
+
+        It raises nothing that calling them would not raise.
+        """
+        ...
+
+    def make_fields(self, samples: Sequence[Sample]) -> None:
+        """Put pixels in place of what is not made yet in the samples' fields; what cannot be made stays as it is."""
+        ...
 
 
 @runtime_checkable

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stoker.errors import SampleError
@@ -23,7 +24,8 @@ class Delivery:
     """One batch of one rank, and what became of the samples on the way.
 
     ``bad`` are the samples that could not be made, whatever the policy made of them; ``num_filtered`` were refused by
-    a filter; ``conversions`` has a text for each picture whose colours were not those asked for.
+    a filter; ``conversions`` has a text for each picture whose colours were not those asked for. ``device_fields`` are
+    columns that a back-end made on a device and left there: torch tensors, complete, and not in ``batch``.
     """
 
     epoch: int
@@ -32,6 +34,7 @@ class Delivery:
     bad: tuple[SampleError, ...] = ()
     num_filtered: int = 0
     conversions: tuple[str, ...] = ()
+    device_fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stoker.errors import SampleError
 from stoker.ops.op import Op
 from stoker.randomness import uniforms
-from stoker.sample import RawSample, Sample
+from stoker.sample import Gatherer, RawSample, Sample
 
 if TYPE_CHECKING:
     from stoker.ops.filter import Filter
@@ -26,6 +26,10 @@ the op reads and the sample lacks.
 
 _NO_UNIFORMS = np.empty(0)
 
+ROWS_PER_TASK = 8
+"""Rows that a thread takes at once: few, so that a slow sample holds up little; several, since Python code that runs
+for one sample after the other finds itself in the core's caches, which decoding one sample empties."""
+
 
 class Filtered(Exception):  # noqa: N818  # a verdict, not an error
     """The sample is not wanted by ``op``: neither an error nor quarantined."""
@@ -39,11 +43,25 @@ class Program:
     """Kernels in order; safe to run in many threads.
 
     The first ``prefix_length`` stand before a cache of what they make: they draw nothing, and can be run without the
-    others.
+    others. Before each of the ``stops``, steps behind the cache, and after the last step, pictures are better made for
+    many samples together, by the ``gatherer``, if there is one. ``rows_per_task`` is how many a thread takes at once.
     """
 
-    def __init__(self, kernels: Sequence[tuple[Op, Kernel]], prefix_length: int = 0) -> None:
+    def __init__(
+        self,
+        kernels: Sequence[tuple[Op, Kernel]],
+        prefix_length: int = 0,
+        stops: Sequence[int] = (),
+        rows_per_task: int = ROWS_PER_TASK,
+        gatherer: Gatherer | None = None,
+        device_fields: Collection[str] = (),
+    ) -> None:
         self.kernels = tuple(kernels)
+        self.stops = tuple(stops)
+        self.rows_per_task = rows_per_task
+        self.gatherer = gatherer
+        self.device_fields = frozenset(device_fields)
+        """Fields that come into being on the back-end's device, and can be had there."""
         self._ops = [op for op, _ in kernels]
         self._steps: list[tuple[Kernel, slice]] = []
         start = 0
@@ -73,9 +91,20 @@ class Program:
 
         Raises SampleError, with op and origin, or Filtered. A field may still be a Deferred, which fails later.
         """
-        sample = Sample(dict(raw.fields), raw.origin, index, seed, epoch)
-        self._run(sample, uniforms, 0, len(self._steps))
+        sample = self.begin(raw, index=index, seed=seed, epoch=epoch, uniforms=uniforms)
+        for stop_index in range(len(self.stops)):
+            self.go_on(sample, uniforms, stop_index)
         return sample
+
+    def begin(self, raw: RawSample, *, index: int, seed: int, epoch: int, uniforms: NDArray[np.float64]) -> Sample:
+        """Run the ops before the first stop on a fresh sample, all where there is none. Raises as :meth:`run`."""
+        sample = Sample(dict(raw.fields), raw.origin, index, seed, epoch)
+        self._run(sample, uniforms, 0, self._end(0))
+        return sample
+
+    def go_on(self, sample: Sample, uniforms: NDArray[np.float64], stop_index: int) -> None:
+        """Run the ops from a stop to the next one, or to the end. Raises as :meth:`run`."""
+        self._run(sample, uniforms, self.stops[stop_index], self._end(stop_index + 1))
 
     def run_prefix(self, sample: Sample) -> None:
         """Run the ops before the cache on a sample. Raises as :meth:`run` does."""
@@ -84,6 +113,13 @@ class Program:
     def run_suffix(self, sample: Sample, uniforms: NDArray[np.float64]) -> None:
         """Run the ops behind the cache; ``uniforms`` are those for :meth:`run`. Raises as that does."""
         self._run(sample, uniforms, self.prefix_length, len(self._steps))
+
+    def begin_suffix(self, sample: Sample, uniforms: NDArray[np.float64]) -> None:
+        """Run the ops from the cache to the first stop, as :meth:`begin` does."""
+        self._run(sample, uniforms, self.prefix_length, self._end(0))
+
+    def _end(self, stop_index: int) -> int:
+        return self.stops[stop_index] if stop_index < len(self.stops) else len(self._steps)
 
     def _run(self, sample: Sample, uniforms: NDArray[np.float64], first: int, stop: int) -> None:
         step = first

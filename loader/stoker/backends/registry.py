@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Literal
 
+from stoker.backends.options import Backend, as_backend
 from stoker.backends.program import Kernel, Program
 from stoker.errors import SpecError
 from stoker.ops.cache import prefix_length, without_cache
@@ -18,7 +20,6 @@ from stoker.ops.to_layout import ToLayout
 Factory = Callable[[Any], Kernel]
 """Makes the kernel of one op; raises MissingDependencyError when a package is not there."""
 
-_BACKENDS = ("cpu",)
 _PIXELS_VERSION = 1
 """To be raised when a kernel's output changes for the same packages: samples kept decoded are then forgotten."""
 _MAKES_PIXELS = ("numpy", "opencv-python", "opencv-python-headless", "pillow", "simplejpeg", "torch")
@@ -35,31 +36,41 @@ def implements(op_type: type[Op], backend: str = "cpu") -> Callable[[Factory], F
     return register
 
 
-def compile_ops(ops: Sequence[Op], backend: str = "auto") -> Program:
+def compile_ops(ops: Sequence[Op], backend: str | Backend = "auto") -> Program:
     """Make a program of ``ops``; ``auto`` picks the back-end by what is there. A Cache is no step of it: it splits it.
 
     Raises SpecError for an unknown back-end or an op that it lacks, MissingDependencyError for a missing extra.
     """
-    name = "cpu" if backend == "auto" else backend
-    if name not in _BACKENDS:
-        raise SpecError(f"no back-end is named {backend!r}; known: auto, {', '.join(_BACKENDS)}")
-    importlib.import_module(f"stoker.backends.{name}")
+    asked = as_backend(backend)
+    module = importlib.import_module(f"stoker.backends.{backend_name(asked)}")
     steps = without_cache(ops)
     _check_layouts(steps)
-    return Program([(op, _factory(op, name)(op)) for op in steps], prefix_length(ops) or 0)
+    program: Program = module.compile_steps(steps, prefix_length(ops) or 0, asked)
+    return program
+
+
+def backend_name(backend: Backend) -> Literal["cpu", "dali"]:
+    """The back-end that is meant: ``auto`` is DALI where a GPU was given and DALI is installed."""
+    if backend.name != "auto":
+        return backend.name
+    return "dali" if backend.is_gpu and importlib.util.find_spec("nvidia.dali") else "cpu"
+
+
+def kernels_of(ops: Sequence[Op], backend: str) -> list[tuple[Op, Kernel]]:
+    """The kernel of each op. Raises SpecError for one that the back-end lacks."""
+    return [(op, _factory(op, backend)(op)) for op in ops]
 
 
 @functools.cache
-def pixels_identity(backend: str = "auto") -> str:
-    """What decides pixels beside the ops: the back-end, and the releases of the packages that it has them made by."""
-    name = "cpu" if backend == "auto" else backend
+def pixels_identity() -> str:
+    """What decides pixels before a cache beside the ops: the releases of the packages that they are made by."""
     found = []
     for package in _MAKES_PIXELS:
         try:
             found.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
-    return f"{name} {_PIXELS_VERSION}: {', '.join(found)}"
+    return f"cpu {_PIXELS_VERSION}: {', '.join(found)}"
 
 
 def _check_layouts(ops: Sequence[Op]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from stoker.batch import columns
 from stoker.batch.collate import Collate
 from stoker.batch.columns import Made
+from stoker.batch.device_rows import DeviceRows
 from stoker.batch.dtypes import UnsupportedValueError
 from stoker.batch.field import FieldRows
 from stoker.batch.pool import BufferPool
@@ -29,15 +30,26 @@ class BatchBuilder:
 
     The first sample of a field fixes its shape and allocates the memory for all rows; pixels of this shape are written
     straight into their row. What fits nowhere is kept beside it until :meth:`finish`. The result does not depend on
-    which sample was first.
+    which sample was first. The fields named in ``on_device``, if they are stacked, are made on ``device`` instead, and
+    are no columns of the record batch.
     """
 
-    def __init__(self, num_rows: int, pool: BufferPool, collate: Mapping[str, Collate]) -> None:
+    def __init__(
+        self,
+        num_rows: int,
+        pool: BufferPool,
+        collate: Mapping[str, Collate],
+        *,
+        device: str | None = None,
+        on_device: Collection[str] = (),
+    ) -> None:
         self._num_rows = num_rows
         self._pool = pool
         self._collate = collate
         self._lock = threading.Lock()
         self._fields: dict[str, FieldRows] = {}
+        stacked = [name for name in on_device if device is not None and self._mode(name) == "stack"]
+        self._device_rows = {name: DeviceRows(name, num_rows, device or "cpu") for name in stacked}
         self._keys: list[str] = [""] * num_rows
         self._samples = np.full(num_rows, -1, np.int64)
         self._names: list[tuple[str, ...]] = [()] * num_rows
@@ -59,6 +71,10 @@ class BatchBuilder:
         nested: dict[str, Node] = {}
         writes: list[Write] = []
         for name, value in sample.fields.items():
+            if name in self._device_rows:
+                write = self._device_rows[name].put(row, value, sample.origin.key)
+                writes += [] if write is None else [write]
+                continue
             try:
                 part = self._put(row, name, value, writes)
             except UnsupportedValueError as error:
@@ -68,7 +84,7 @@ class BatchBuilder:
         if nested:
             self._nested[row] = nested
         self._keys[row] = sample.origin.key
-        self._names[row] = tuple(sample.fields)
+        self._names[row] = tuple(name for name in sample.fields if name not in self._device_rows)
         self._samples[row] = sample.index
         return writes
 
@@ -91,6 +107,13 @@ class BatchBuilder:
             made += self._fields[name].finish(shown, keys)
         batch = record_batch(made, structure_to_json(nested) if nested else None, metadata)
         return batch if len(rows) else batch.slice(0, 0)
+
+    def device_fields(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+        """The fields made on the device, as tensors with the rows that :meth:`finish` shows. Raises CollateError."""
+        shown = self._shown(rows)
+        keys = [self._keys[row] for row in shown]
+        made = {name: field.finish(shown, keys) for name, field in self._device_rows.items() if field.has_any}
+        return {name: tensor[: len(rows)] for name, tensor in made.items()}
 
     def _shown(self, rows: NDArray[np.int64]) -> Sequence[int]:
         """The rows; a range where they are the first ones in their places, any that was put where none is asked for."""

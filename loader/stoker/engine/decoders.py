@@ -8,19 +8,19 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from stoker.backends.program import Filtered, Program
 from stoker.engine.ticket import Ticket
 from stoker.errors import SampleError, SampleOrigin
 from stoker.formats.dataset import Dataset
-from stoker.sample import RawSample, Write
+from stoker.sample import Gatherer, RawSample, Sample, Write
+
+_Prepared: TypeAlias = tuple[int, SampleOrigin, list[Write]]
+"""A row, where its sample comes from, and what makes its pixels."""
 
 OnRows = Callable[[Ticket, int, float], None]
 """Called in a decoding thread when rows of a ticket are done: how many, and the CPU seconds they took."""
-
-ROWS_PER_TASK = 8
-"""Rows that a thread takes at once: few, so that a slow sample holds up little; several, since Python code that runs
-for one sample after the other finds itself in the core's caches, which decoding one sample empties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ class DecodeLine:
     def submit(self, ticket: Ticket) -> None:
         """Queue all rows of a ticket that has its contents, uniforms and builder."""
         num_rows = ticket.work.num_rows
-        firsts = range(0, num_rows, ROWS_PER_TASK)
-        self._pool.put(self, [_Task(ticket, first, min(first + ROWS_PER_TASK, num_rows)) for first in firsts])
+        size = self._program.rows_per_task
+        self._pool.put(self, [_Task(ticket, row, min(row + size, num_rows)) for row in range(0, num_rows, size)])
 
     def in_hand(self) -> list[tuple[SampleOrigin, float]]:
         """The samples being decoded, each with the seconds since its decoding began; the longest first."""
@@ -162,13 +162,26 @@ class DecodeLine:
     def _rows(self, task: _Task) -> None:
         """Run the ops on all rows, then make their pixels."""
         ticket, thread = task.ticket, threading.get_ident()
-        prepared: list[tuple[int, SampleOrigin, list[Write]]] = []
+        prepared: list[_Prepared] = []
+        paused: list[tuple[int, Sample]] = []
         for row in range(task.first, task.last):
             raw = self._raw(ticket, row)
             if raw is not None:
                 self._at[thread] = (raw.origin, time.monotonic())
-                writes = self._prepared(ticket, row, raw)
-                prepared.append((row, raw.origin, writes))
+                sample = self._begun(ticket, row, raw)
+                if self._program.stops:
+                    paused += [(row, sample)] if sample is not None else []
+                else:
+                    prepared.append((row, raw.origin, self._writes(ticket, row, sample)))
+        prepared += self._continued(ticket, paused)
+        if self._program.gatherer is not None:
+            self._make_together(ticket, self._program.gatherer, prepared)
+        else:
+            self._make(ticket, prepared)
+        self._at.pop(thread, None)
+
+    def _make(self, ticket: Ticket, prepared: list[_Prepared]) -> None:
+        thread = threading.get_ident()
         for row, origin, writes in prepared:
             self._at[thread] = (origin, time.monotonic())
             try:
@@ -176,7 +189,34 @@ class DecodeLine:
                     write()
             except SampleError as error:
                 ticket.errors[row] = error.at(origin)
-        self._at.pop(thread, None)
+
+    def _make_together(self, ticket: Ticket, gatherer: Gatherer, prepared: list[_Prepared]) -> None:
+        rows = [(row, origin) for row, origin, writes in prepared for _ in writes]
+        if not rows:
+            return
+        self._at[threading.get_ident()] = (rows[0][1], time.monotonic())
+        made = gatherer.make([write for _, _, writes in prepared for write in writes])
+        for (row, origin), error in zip(rows, made, strict=True):
+            if error is not None:
+                ticket.errors.setdefault(row, error.at(origin))
+
+    def _continued(self, ticket: Ticket, paused: list[tuple[int, Sample]]) -> list[_Prepared]:
+        """Run the ops from stop to stop, and make at each what is better made for all rows together."""
+        assert ticket.uniforms is not None
+        program, thread = self._program, threading.get_ident()
+        for stop_index in range(len(program.stops) if paused else 0):
+            if program.gatherer is not None:
+                program.gatherer.make_fields([sample for _, sample in paused])
+            running = []
+            for row, sample in paused:
+                self._at[thread] = (sample.origin, time.monotonic())
+                try:
+                    program.go_on(sample, ticket.uniforms[row], stop_index)
+                    running.append((row, sample))
+                except (SampleError, Filtered) as verdict:
+                    _note(ticket, row, sample.origin, verdict)
+            paused = running
+        return [(row, sample.origin, self._writes(ticket, row, sample)) for row, sample in paused]
 
     def _raw(self, ticket: Ticket, row: int) -> RawSample | None:
         work = ticket.work
@@ -195,20 +235,34 @@ class DecodeLine:
             return None
         return found
 
-    def _prepared(self, ticket: Ticket, row: int, raw: RawSample) -> list[Write]:
-        """Run the ops on a row; what is returned makes its pixels."""
+    def _begun(self, ticket: Ticket, row: int, raw: RawSample) -> Sample | None:
+        """Run the ops on a row up to the first stop; None if it turned out bad or unwanted."""
         assert ticket.uniforms is not None
-        assert ticket.builder is not None
         work = ticket.work
         try:
-            sample = self._program.run(
+            return self._program.begin(
                 raw, index=int(work.samples[row]), seed=self._seed, epoch=work.epoch, uniforms=ticket.uniforms[row]
             )
-            if sample.conversion is not None:
-                ticket.conversions[row] = sample.conversion
+        except (SampleError, Filtered) as verdict:
+            _note(ticket, row, raw.origin, verdict)
+        return None
+
+    def _writes(self, ticket: Ticket, row: int, sample: Sample | None) -> list[Write]:
+        """Put a sample into its row; what is returned makes its pixels."""
+        assert ticket.builder is not None
+        if sample is None:
+            return []
+        if sample.conversion is not None:
+            ticket.conversions[row] = sample.conversion
+        try:
             return ticket.builder.prepare(row, sample)
         except SampleError as error:
-            ticket.errors[row] = error.at(raw.origin)
-        except Filtered as refusal:
-            ticket.filtered[row] = refusal
+            _note(ticket, row, sample.origin, error)
         return []
+
+
+def _note(ticket: Ticket, row: int, origin: SampleOrigin, verdict: SampleError | Filtered) -> None:
+    if isinstance(verdict, Filtered):
+        ticket.filtered[row] = verdict
+    else:
+        ticket.errors[row] = verdict.at(origin)

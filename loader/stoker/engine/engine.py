@@ -61,7 +61,7 @@ class Engine:
     The *planner*, a thread, takes work from the feed and has its chunks read as long as ``read_bytes`` allows, and has
     the next batch decoded as long as ``prefetch_bytes`` allows; a :class:`Maker` does both; the *consumer* is whoever
     calls :meth:`next`. Neither bound can block the batch that the consumer needs next: it is always planned and
-    started.
+    started. Fields that the program makes on a GPU stay there, where ``device`` names it.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Engine:
         tally: RetryTally,
         first_epoch: int,
         num_allowed: int | None = None,
+        device: str | None = None,
     ) -> None:
         self._limits = limits
         self._num_allowed = num_allowed
@@ -95,7 +96,17 @@ class Engine:
         self._closing = False
         self._decode = DecodePool(limits.num_threads)
         self._maker = Maker(
-            pipeline, dataset, source, program, pool, self._decode, limits.concurrency, counters, tally, events=self
+            pipeline,
+            dataset,
+            source,
+            program,
+            pool,
+            self._decode,
+            limits.concurrency,
+            counters,
+            tally,
+            events=self,
+            device=device,
         )
         self._planner: threading.Thread | None = None
 
@@ -191,7 +202,7 @@ class Engine:
         if ticket.batch is not None:
             self._counters.batches += 1
             self._counters.samples += ticket.batch.num_rows
-            self._counters.bytes_made += ticket.batch.nbytes
+            self._counters.bytes_made += ticket.num_bytes
 
     # -- planner ------------------------------------------------------------------------------------------------------
 
@@ -256,8 +267,7 @@ class Engine:
     def on_made(self, ticket: Ticket) -> None:
         """See :class:`stoker.engine.maker.Events`."""
         with self._lock:
-            if ticket.batch is not None:
-                self._batch_bytes = max(self._batch_bytes, ticket.batch.nbytes)
+            self._batch_bytes = max(self._batch_bytes, ticket.num_bytes)
             self._num_unmade -= 1
             self._room.notify()
             self._wake_consumer()

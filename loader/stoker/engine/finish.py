@@ -31,7 +31,7 @@ class Finisher:
         self._always_masked = pipeline.on_error == "replace" or replaces
 
     def finish(self, ticket: Ticket) -> pa.RecordBatch:
-        """Make the record batch.
+        """Make the record batch, and set ``device_fields`` of the ticket.
 
         Raises the first bad sample's error under ``"raise"``, CollateError, and DataError if the data set has no good
         sample to take the columns from.
@@ -47,6 +47,7 @@ class Finisher:
         metadata = {"epoch": str(work.epoch), "batch": str(work.batch_index)}
         if settled.rows is None or not len(settled.rows):
             return self._without_samples(mask, len(settled.mask), metadata)
+        ticket.device_fields = builder.device_fields(settled.rows)
         return builder.finish(settled.rows, mask, metadata)
 
     def _without_samples(

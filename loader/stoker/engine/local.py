@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 from stoker import leaving
+from stoker.backends.options import AUTO_BACKEND, Backend
 from stoker.backends.registry import compile_ops
 from stoker.batch.pool import BufferPool
 from stoker.engine.chunk_source import chunks_of
@@ -41,9 +42,12 @@ class LocalSupply:
         num_threads: int | None,
         read_bytes: int | None,
         cache: CacheOptions | None = None,
+        backend: Backend = AUTO_BACKEND,
+        device: str | None = None,
     ) -> None:
         self._pipeline = pipeline
-        self._program = compile_ops(pipeline.ops)
+        self._program = compile_ops(pipeline.ops, backend)
+        self._device = device
         self._tally = RetryTally()
         self._cache = None if cache is None else ChunkCache(cache)
         try:
@@ -128,6 +132,7 @@ class LocalSupply:
                 self._counters,
                 self._tally,
                 first_epoch=position.epoch,
+                device=self._device,
             )
             engine.start(self._feed.work(position))
             self._engine, self._engine_pid = engine, os.getpid()
@@ -154,4 +159,5 @@ def delivery_of(ticket: Ticket) -> Delivery:
         bad=tuple(ticket.bad),
         num_filtered=len(ticket.filtered),
         conversions=tuple(ticket.conversions.values()),
+        device_fields=ticket.device_fields,
     )

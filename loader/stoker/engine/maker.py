@@ -66,10 +66,12 @@ class Maker:
         tally: RetryTally,
         events: Events,
         is_urgent: Callable[[], bool] = never,
+        device: str | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._source = source
         self._program = program
+        self._device = device
         self._pool = pool
         self._counters = counters
         self._events = events
@@ -107,7 +109,13 @@ class Maker:
         with self._lock:
             ticket.contents = tuple(self._shelf.content(use) for use in work.uses)
         ticket.uniforms = self._program.uniforms(self._pipeline.seed, work.epoch, work.samples)
-        ticket.builder = BatchBuilder(work.num_rows, self._pool, self._pipeline.collate or {})
+        ticket.builder = BatchBuilder(
+            work.num_rows,
+            self._pool,
+            self._pipeline.collate or {},
+            device=self._device,
+            on_device=self._program.device_fields,
+        )
         ticket.num_rows_left = work.num_rows
         self._decoders.submit(ticket)
 

@@ -137,8 +137,8 @@ class Prepared:
 
     # -- decoding -----------------------------------------------------------------------------------------------------
 
-    def run(self, raw: RawSample, *, index: int, seed: int, epoch: int, uniforms: NDArray[np.float64]) -> Sample:
-        """What :meth:`Program.run` makes of a sample of the data set; it raises the same."""
+    def begin(self, raw: RawSample, *, index: int, seed: int, epoch: int, uniforms: NDArray[np.float64]) -> Sample:
+        """What :meth:`Program.begin` makes of a sample of the data set; it raises the same."""
         if isinstance(raw, PreparedSample):
             found = self._loaded(index, raw)
             if found is not None:
@@ -146,7 +146,7 @@ class Prepared:
             raw = self._read_again(index)
         elif self._form != "encoded" and self._writer.wants(self._place_of(index)[0]):
             return self._collected(raw, index, seed, epoch, uniforms)
-        return self.plain.run(raw, index=index, seed=seed, epoch=epoch, uniforms=uniforms)
+        return self.plain.begin(raw, index=index, seed=seed, epoch=epoch, uniforms=uniforms)
 
     def _collected(self, raw: RawSample, index: int, seed: int, epoch: int, uniforms: NDArray[np.float64]) -> Sample:
         if self._form == "profiling" and self._profile.measure(raw, index, seed, epoch, uniforms):
@@ -158,7 +158,7 @@ class Prepared:
             packed = pack(made)
         except UnstorableError as error:
             self._end(f"decoded cache off: {error}")
-            self.plain.run_suffix(sample, uniforms)
+            self.plain.begin_suffix(sample, uniforms)
             return sample
         self._writer.add(chunk_index, row, int(self._dataset.chunks.num_rows[chunk_index]), packed, epoch)
         return self._resumed(unpack(packed), sample, uniforms)
@@ -183,7 +183,7 @@ class Prepared:
             refused_by = self.plain.prefix_ops[row.filtered]
             raise Filtered(refused_by)  # type: ignore[arg-type]  # only filters refuse
         sample.fields, sample.conversion = dict(row.fields), row.conversion
-        self.plain.run_suffix(sample, uniforms)
+        self.plain.begin_suffix(sample, uniforms)
         return sample
 
     def _loaded(self, index: int, raw: PreparedSample) -> Row | None:
@@ -344,8 +344,11 @@ class _PreparedProgram(Program):
     """A program whose first ops may have been run before."""
 
     def __init__(self, prepared: Prepared) -> None:
-        super().__init__(prepared.plain.kernels, prepared.plain.prefix_length)
-        self.run = prepared.run  # type: ignore[method-assign]  # the one thing that differs
+        plain = prepared.plain
+        super().__init__(
+            plain.kernels, plain.prefix_length, plain.stops, plain.rows_per_task, plain.gatherer, plain.device_fields
+        )
+        self.begin = prepared.begin  # type: ignore[method-assign]  # the one thing that differs
 
 
 class _PreparedChunks:

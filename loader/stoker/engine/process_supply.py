@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from stoker import leaving
+from stoker.backends.options import AUTO_BACKEND, Backend
 from stoker.backends.registry import compile_ops
 from stoker.engine.engine import Limits
 from stoker.engine.feed import Deal, Feed
@@ -56,8 +57,9 @@ class ProcessSupply:
         num_threads: int | None,
         read_bytes: int | None,
         cache: CacheOptions | None = None,
+        backend: Backend = AUTO_BACKEND,
     ) -> None:
-        compile_ops(pipeline.ops)  # raises here what would fail there, and imports what all workers will need:
+        compile_ops(pipeline.ops, backend)  # raises here what would fail there, and imports what all workers will need:
         warm()  # they are forked from a process that has imported the same
         self._payload = pack(pipeline, "pipeline")
         self._tally = RetryTally()
@@ -73,6 +75,7 @@ class ProcessSupply:
             concurrency=default_concurrency(pipeline.source),
         )
         self._cache = cache
+        self._backend = backend
         self._is_prepared = any(isinstance(op, Cache) for op in pipeline.ops)
         self._counters = Counters()
         self._former_counts = Counts()
@@ -174,6 +177,7 @@ class ProcessSupply:
                 cache=None
                 if self._cache is None
                 else replace(self._cache, ram_bytes=self._cache.ram_bytes // num_workers),
+                backend=self._backend,
             )
             for worker_index in range(num_workers)
         ]

@@ -6,6 +6,7 @@ import pickle
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
+from stoker.backends.options import AUTO_BACKEND, Backend
 from stoker.engine.engine import Limits
 from stoker.engine.prepared_stats import PreparedCounts
 from stoker.plan.resume import Position
@@ -30,6 +31,7 @@ class Setup:
     arena_bytes: int
     idle_bytes: int
     cache: CacheOptions | None
+    backend: Backend = AUTO_BACKEND
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class _Worker:
         self._channel = channel
         self._setup = setup
         self._pipeline = pipeline
-        self._program = compile_ops(pipeline.ops)
+        self._program = compile_ops(pipeline.ops, setup.backend)
         self._tally = RetryTally()
         self._cache = None if setup.cache is None else ChunkCache(setup.cache)
         self._dataset = open_data(pipeline, self._tally, cache=self._cache)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,13 @@ class Ticket:
     conversions: dict[int, str] = field(default_factory=dict)
     failure: BaseException | None = None
     batch: pa.RecordBatch | None = None
+    device_fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what was made."""
+        held = 0 if self.batch is None else int(self.batch.nbytes)
+        return held + sum(int(tensor.nbytes) for tensor in self.device_fields.values())
 
     @property
     def bad(self) -> list[SampleError]:

@@ -22,7 +22,7 @@ class Unknown(Op):
 
 
 def test_unknown_back_ends_and_ops_are_refused() -> None:
-    with pytest.raises(SpecError, match="known: auto, cpu"):
+    with pytest.raises(SpecError, match="known: auto, cpu, dali"):
         compile_ops([], "tpu")
     with pytest.raises(SpecError, match="Unknown: the back-end 'cpu' has no such op"):
         compile_ops([Unknown()])

@@ -32,7 +32,7 @@ class JpegSource:
         self._header = header
         self._wanted = wanted
         self._label = label
-        self._strict = strict
+        self.strict = strict
         self._decoded_channels = 1 if header.channels == 1 and wanted.mode in ("L", "unchanged") else 3
         self.size = header.orientation.seen_size(header.height, header.width)
         self.model = _model(header)
@@ -56,13 +56,32 @@ class JpegSource:
 
         return read
 
+    @property
+    def pixels(self) -> int:
+        """Height times width."""
+        return self.size[0] * self.size[1]
+
+    def plain(self) -> bytes | memoryview | None:
+        """The file, if a decoder that turns nothing and knows no ink makes the same of it; None if it may not.
+
+        Without ``strict`` a file that does not end as it should is none: Pillow is asked what to think of it.
+        """
+        header = self._header
+        usual = header.orientation is UPRIGHT and self._wanted.is_usual and header.channels in (1, 3)
+        return self._file if usual and (self.strict or bytes(self._file[-2:]) == EOI) else None
+
+    def check(self) -> None:
+        """Look for damage as ``strict`` does, without making more pixels than need be. Raises SampleError."""
+        if self.strict:
+            self._decoder(Window(0, 0, self._header.height, min(self._header.width, self._header.mcu_width)))()
+
     def _decoder(self, window: Window) -> Read:
         """Prepare to decode a window as it is stored."""
         library = turbo.load() if self._header.channels != 4 else None
-        last_row = self._header.height if self._strict else min(self._header.height, window.bottom + 1)
+        last_row = self._header.height if self.strict else min(self._header.height, window.bottom + 1)
         region = self._around(window, last_row)
         quick = None
-        if library is not None and (self._strict or bytes(self._file[-2:]) == EOI):
+        if library is not None and (self.strict or bytes(self._file[-2:]) == EOI):
             quick = library.reader(self._file, region, self._decoded_channels)
         top, left, height, width = window
         rows, columns = (
@@ -87,7 +106,7 @@ class JpegSource:
         """Decode all; without ``strict``, Pillow is asked as soon as anything is odd."""
         if self._header.channels == 4:
             return self._inks()
-        if self._strict:
+        if self.strict:
             return self._all()
         if bytes(self._file[-2:]) == EOI:
             try:
@@ -120,7 +139,7 @@ class JpegSource:
         try:
             stored = by_simplejpeg(self._file, "CMYK")
         except SampleError:
-            if self._strict:
+            if self.strict:
                 raise
             return by_pillow(self._file)
         return np.bitwise_not(stored)

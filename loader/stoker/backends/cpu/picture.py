@@ -102,6 +102,11 @@ class Picture:
     def dtype(self) -> np.dtype[Any]:
         return self._source.dtype
 
+    @property
+    def untouched_source(self) -> Source | None:
+        """Where the pixels come from, if nothing is to be done to them."""
+        return self._source if self._plan == _Plan(whole(*self._source.size)) else None
+
     def crop(self, window: Window) -> Picture:
         """The part inside ``window``, which must lie in the picture."""
         plan = self._plan
