@@ -1,4 +1,4 @@
-"""Bad samples follow a policy and end nothing that they need not end (pain 35)."""
+"""Bad samples follow a policy and end nothing that they need not end (pain 35), on each back-end."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from stoker.testing import assert_equal_batches, keys_of
 from support import pictures
 from support.loading import batches_of, load, tar_of
 from support.shards import make_broken_shard, samples
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 NUM_GOOD = 195
 

@@ -1,4 +1,4 @@
-"""Pictures come out as a viewer shows them, as near to Pillow as is promised (pains 37, 38, 39)."""
+"""Pictures come out as a viewer shows them, as near to Pillow as is promised (pains 37, 38, 39), on each back-end."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from stoker.errors import SampleError
 from stoker.randomness import uniforms
 from support import pictures
 from support.loading import batches_of, load, tar_of
+
+pytestmark = pytest.mark.usefixtures("backend")
 
 EXACT_MEAN, FAST_MEAN = 1.5, 4.0
 """Mean absolute differences to Pillow, of 255, that the presets promise; plain bilinear is another filter."""

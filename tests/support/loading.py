@@ -8,11 +8,14 @@ from typing import Any
 
 import stoker
 from stoker import ops
+from support.ops import BACKEND
 from support.shards import write_tar
 
 
 def load(pipeline: stoker.Pipeline, rank: int = 0, world_size: int = 1, **options: Any) -> stoker.DataLoader:
     """A loader of NumPy batches, whatever the environment says about ranks."""
+    if BACKEND.get() != "cpu":  # a service has its own
+        options = {"backend": BACKEND.get(), **options}
     return stoker.DataLoader(pipeline, rank=rank, world_size=world_size, **{"output": "numpy", **options})
 
 

@@ -15,7 +15,7 @@ from stoker.ops.op import Op
 from stoker.sample import Deferred, RawSample, Sample
 
 BACKEND: ContextVar[str] = ContextVar("BACKEND", default="cpu")
-"""The back-end that carries out what :func:`run` is given; tests/unit/ops runs each test on every one."""
+"""The back-end that carries out what :func:`run` is given; set by the fixture ``backend``."""
 
 ORIGIN = SampleOrigin("mem://shard.tar", 3, "n01/0003")
 

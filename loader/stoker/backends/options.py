@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from stoker import ops
 from stoker.errors import SpecError
 
 Name = Literal["auto", "cpu", "dali"]
@@ -45,6 +46,9 @@ class Backend:
             raise SpecError(f"no back-end is named {self.name!r}; known: {', '.join(get_args(Name))}")
         if not _DEVICE.fullmatch(str(self.device)):
             raise SpecError(f"device is {self.device!r}; expected cpu, cuda, or cuda: and a number")
+        for op in self.placement if isinstance(self.placement, Mapping) else ():
+            if op not in ops.__all__:
+                raise SpecError(f"placement: no op is named {op!r}; known: {', '.join(ops.__all__)}")
         places = self.placement.values() if isinstance(self.placement, Mapping) else [self.placement]
         for place in places:
             if place not in get_args(Place):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import logging
 import os
@@ -174,7 +175,7 @@ class Runner:
         items = [item for _, _, item in group]
         outs = [write.out for _, write, _ in group]
         if not form.uses_gpu:
-            _place_all(outs, self._graph(self._graphs_of_thread(), form, 1).run(items))
+            _place_all(outs, self._ran(self._graphs_of_thread(), form, 1, items))
             return
         with self._lock:
             if self._pid != os.getpid():
@@ -193,7 +194,15 @@ class Runner:
                 self._trim()
 
     def _on_gpu(self, form: Form, items: Sequence[Item]) -> Any:
-        return self._graph(self._shared, form, len(os.sched_getaffinity(0))).run(items)
+        return self._ran(self._shared, form, len(os.sched_getaffinity(0)), items)
+
+    def _ran(self, graphs: OrderedDict[Form, Graph], form: Form, num_threads: int, items: Sequence[Item]) -> Any:
+        graph = self._graph(graphs, form, num_threads)
+        try:
+            return graph.run(items)
+        except RuntimeError:
+            graphs.pop(form)  # a pipeline that has failed once never runs again
+            raise
 
     def _graph(self, graphs: OrderedDict[Form, Graph], form: Form, num_threads: int) -> Graph:
         graph = graphs.pop(form, None)
@@ -206,10 +215,12 @@ class Runner:
         return graph
 
     def _graphs_of_thread(self) -> OrderedDict[Form, Graph]:
-        mine: OrderedDict[Form, Graph] | None = getattr(self._mine, "graphs", None)
-        if mine is None:
-            mine = self._mine.graphs = OrderedDict()
-        return mine
+        mine: tuple[int, OrderedDict[Form, Graph]] | None = getattr(self._mine, "graphs", None)
+        if mine is None or mine[0] != os.getpid():
+            if mine is not None:  # to end it would wait for threads that the fork left behind
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(mine))
+            mine = self._mine.graphs = (os.getpid(), OrderedDict())
+        return mine[1]
 
     def _trim(self) -> None:
         """Give back what pipelines and pools hold beyond what they use."""
