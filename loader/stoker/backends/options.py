@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from stoker import ops
 from stoker.errors import SpecError
@@ -75,10 +75,12 @@ class Backend:
 
     def place_of(self, op: str) -> Place:
         """Where an op of this class name is done: ``"cpu"``, ``"mixed"`` or ``"gpu"``."""
-        asked: Any = self.placement.get(op, "auto") if isinstance(self.placement, Mapping) else self.placement
-        if asked != "auto":
-            return asked  # type: ignore[no-any-return]
-        return "mixed" if self.is_gpu else "cpu"
+        asked = self.asked_place_of(op)
+        return ("mixed" if self.is_gpu else "cpu") if asked == "auto" else asked
+
+    def asked_place_of(self, op: str) -> Place:
+        """What was asked for an op of this class name, ``"auto"`` where nothing was."""
+        return self.placement.get(op, "auto") if isinstance(self.placement, Mapping) else self.placement
 
 
 AUTO_BACKEND = Backend()

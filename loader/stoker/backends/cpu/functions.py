@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stoker.backends.program import Filtered, Kernel
 from stoker.backends.registry import implements
-from stoker.errors import SampleError
+from stoker.errors import DeviceLostError, SampleError
 from stoker.ops.filter import Filter
 from stoker.ops.functions import FunctionOp, describe
 from stoker.ops.map import Map
@@ -73,7 +73,7 @@ def _caller(op: FunctionOp) -> Callable[[Sample, NDArray[np.float64]], Any]:
                 return fn(fields)
             with _seeded_globals(_key(uniforms)):
                 return fn(fields)
-        except SampleError:
+        except (SampleError, DeviceLostError):
             raise
         except Exception as error:  # whatever a user's function raises is the sample's fault
             raise SampleError(f"{describe(fn)} raised {type(error).__name__}: {error}") from error

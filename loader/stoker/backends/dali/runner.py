@@ -19,7 +19,7 @@ from stoker.backends.dali.picture import DaliPicture, DaliWrite
 from stoker.backends.dali.steps import Placed, library
 from stoker.backends.options import Backend
 from stoker.batch.streams import beside
-from stoker.errors import DeviceLostError, SampleError
+from stoker.errors import DeviceLostError, SampleError, SpecError
 from stoker.sample import Sample, Write
 
 _LOG = logging.getLogger("stoker")
@@ -120,7 +120,7 @@ class Runner:
         if file is None or (on_gpu and source.pixels > self.backend.max_device_pixels):
             return None
         if source.strict:
-            if not on_gpu:  # to decode it strictly costs no more than to check it
+            if self.backend.asked_place_of("DecodeImage") in ("auto", "cpu"):  # to check costs what decoding does
                 return None
             source.check()
         return file
@@ -207,12 +207,25 @@ class Runner:
     def _graph(self, graphs: OrderedDict[Form, Graph], form: Form, num_threads: int) -> Graph:
         graph = graphs.pop(form, None)
         if graph is None:
-            index = self.backend.device_index if form.uses_gpu else None
-            graph = Graph(form, self.backend.rows_together, num_threads, index)
+            graph = self._built(form, num_threads)
         graphs[form] = graph
         while len(graphs) > _MAX_GRAPHS:
             graphs.popitem(last=False)
         return graph
+
+    def _built(self, form: Form, num_threads: int) -> Graph:
+        if not form.uses_gpu:
+            return Graph(form, self.backend.rows_together, num_threads, None)
+        try:
+            return Graph(form, self.backend.rows_together, num_threads, self.backend.device_index)
+        except RuntimeError as error:
+            _raise_if_lost(error)
+            if self._shared or _is_out_of_memory(error):  # it was there a moment ago
+                raise
+            raise SpecError(
+                f"device={self.backend.device!r}: DALI cannot use this GPU: is there one (see nvidia-smi), and is "
+                f"DALI the build for its driver's CUDA (nvidia-dali-cuda120 or -cuda130)? It says: {error}"
+            ) from error
 
     def _graphs_of_thread(self) -> OrderedDict[Form, Graph]:
         mine: tuple[int, OrderedDict[Form, Graph]] | None = getattr(self._mine, "graphs", None)
