@@ -119,3 +119,27 @@ def test_the_quarantine_says_the_same(shard: str, tmp_path: Path) -> None:
         listed.append([json.loads(line) for line in path.read_text().splitlines()])
     assert listed[0]
     assert listed[0] == listed[1]
+
+
+def test_entries_of_a_cache_do_not_depend_on_the_back_end(shard: str, tmp_path: Path) -> None:
+    """What cpu keeps decoded serves DALI, with a crop, a function and another crop behind it."""
+    chain = [
+        ops.DecodeImage("jpg", to="image"),
+        ops.Resize("image", (40, 40)),
+        ops.Cache(str(tmp_path / "kept")),
+        ops.RandomResizedCrop("image", 24),
+        ops.ColorJitter("image", 0.2, hue=0.1),
+        ops.CenterCrop("image", 20),
+    ]
+    pipeline = stoker.Pipeline(stoker.tar(shard), chain, batch_size=8, on_error="replace")
+    with load(pipeline) as loader:
+        first = list(loader)
+    with load(pipeline, backend="dali") as loader:
+        kept = list(loader)
+        counts = loader.stats()["decoded_cache"]
+    assert counts["hits"] > 0
+    assert counts["misses"] == 0
+    for found, expected in zip(kept, first, strict=True):
+        assert found["__key__"] == expected["__key__"]
+        np.testing.assert_array_equal(found["__mask__"], expected["__mask__"])
+        assert np.abs(found["image"].astype(int) - expected["image"]).mean() <= 3
