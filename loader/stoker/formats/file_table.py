@@ -82,7 +82,9 @@ def encode(url: str, table: FileTable) -> bytes:
         "stamp": table.stamp,
         "digest": table.digest,
     }
-    with pq.ParquetWriter(sink, SCHEMA, compression="zstd", use_dictionary=["label"]) as writer:
+    with pq.ParquetWriter(
+        sink, SCHEMA, compression="zstd", use_dictionary=["label"], write_page_checksum=True
+    ) as writer:
         writer.write_table(rows)
         writer.add_key_value_metadata(describe("files", content))
     return sink.getvalue()

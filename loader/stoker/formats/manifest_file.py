@@ -37,6 +37,7 @@ def encode(manifest_url: str, keys: KeyRule, shards: Sequence[Shard], rows: Iter
         use_dictionary=["fields.list.element", "shard"],
         column_encoding={"offset": "DELTA_BINARY_PACKED", "size": "DELTA_BINARY_PACKED", "crc32c": "PLAIN"},
         write_statistics=False,
+        write_page_checksum=True,
     ) as writer:
         for table in _groups(rows):
             writer.write_table(table, row_group_size=_ROWS_PER_GROUP)

@@ -134,7 +134,7 @@ def _loaded(source: Source, load: Callable[[str], T]) -> Iterator[tuple[str, T]]
     """What can be loaded from the places of a source's index; damaged ones are passed over."""
     for place in location.places(source):
         try:
-            found = load(place)
+            found = _read_twice(load, place)
         except TransientError:
             raise
         except StorageError:  # nothing there, or nothing that may be read
@@ -143,6 +143,14 @@ def _loaded(source: Source, load: Callable[[str], T]) -> Iterator[tuple[str, T]]
             _LOG.info("the index is made again: %s", error)
             continue
         yield place, found
+
+
+def _read_twice(load: Callable[[str], T], place: str) -> T:
+    """Load from a place; once more if that came damaged, which may have been on the way."""
+    try:
+        return load(place)
+    except ManifestError:
+        return load(place)
 
 
 def _stored(source: Tar, stores: Stores, place: str) -> StoredRows | None:

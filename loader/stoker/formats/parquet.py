@@ -43,10 +43,11 @@ def open_parquet(file: RemoteFile | pa.NativeFile) -> pq.ParquetFile:
     """Open a Parquet file, to be read with ``use_threads=False``, with few, large reads.
 
     Neither Arrow's threads nor ``pre_buffer`` are used: they may drop the last Python buffer after the read has
-    returned, and ask for the GIL for it while the interpreter leaves, which ends the process with SIGABRT.
+    returned, and ask for the GIL for it while the interpreter leaves, which ends the process with SIGABRT. Checksums
+    of pages are verified where there are some.
     """
     source = io.BufferedReader(file, _READ_BYTES) if isinstance(file, RemoteFile) else file
-    return pq.ParquetFile(source, pre_buffer=False)
+    return pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
 
 
 @contextlib.contextmanager

@@ -30,6 +30,9 @@ _DAMAGED = (pa.ArrowException, OSError, ValueError)
 
 HELD_FOOTER_BYTES = 32 << 20
 
+MAX_REREADS = 3
+"""How often a row group is read again that is damaged, and differently each time."""
+
 
 class ParquetDataset:
     """Reads row groups of Parquet shards, of each the columns that are wanted. Safe for many threads.
@@ -80,18 +83,21 @@ class ParquetDataset:
     def parse(self, chunk_index: int, bodies: Sequence[memoryview]) -> list[RawSample | SampleError]:
         """See :class:`stoker.formats.dataset.Dataset`; damage costs the row group, as a page is about as large."""
         wanted = self.ranges(chunk_index)
-        try:
-            return self._parsed(chunk_index, wanted, bodies)
-        except _DAMAGED:
-            bodies = [self._stores.read_again(one) for one in wanted]
-        try:
-            return self._parsed(chunk_index, wanted, bodies)
-        except _DAMAGED as error:
-            raise ShardError(
-                f"{shown(self._shard(chunk_index).url)}: row group {self._groups.number[chunk_index]}, bytes "
-                f"{wanted[0].start} to {wanted[-1].stop}, was read twice and is damaged ({error}); make or upload the "
-                "shard again, or open the data set again if it was changed since it was indexed"
-            ) from error
+        damage: Exception | None = None
+        before: list[memoryview] = []
+        for reads_left in range(MAX_REREADS, -1, -1):
+            try:
+                return self._parsed(chunk_index, wanted, bodies)
+            except _DAMAGED as error:
+                damage = error
+            if not reads_left or before == list(bodies):  # damage on the way is another one each time
+                break
+            before, bodies = list(bodies), [self._stores.read_again(one) for one in wanted]
+        raise ShardError(
+            f"{shown(self._shard(chunk_index).url)}: row group {self._groups.number[chunk_index]}, bytes "
+            f"{wanted[0].start} to {wanted[-1].stop}, was read again and is damaged ({damage}); make or upload the "
+            "shard again, or open the data set again if it was changed since it was indexed"
+        ) from damage
 
     def origin(self, chunk_index: int, row: int) -> SampleOrigin:
         first = int(self._groups.first_row[chunk_index])

@@ -51,6 +51,7 @@ def encode(manifest_url: str, layouts: Sequence[Layout], shards: Sequence[Parque
         use_dictionary=False,
         column_encoding=dict.fromkeys(_OFFSETS, "DELTA_BINARY_PACKED"),
         write_statistics=False,
+        write_page_checksum=True,
     ) as writer:
         writer.write_table(pa.Table.from_arrays(arrays, schema=_SCHEMA), row_group_size=_SHARDS_PER_GROUP)
         writer.add_key_value_metadata(describe("parquet", {"layouts": [asdict(layout) for layout in layouts]}))

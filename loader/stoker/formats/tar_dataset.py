@@ -28,6 +28,10 @@ KEEP_GIL = 0
 """For crc32c: a row takes microseconds, and to get the GIL back from a busy thread would take longer."""
 
 
+MAX_REREADS = 3
+"""How often a row is read again whose checksum does not fit and is another one each time."""
+
+
 class TarDataset:
     """Reads chunks of tar shards by range. Safe for many threads."""
 
@@ -93,9 +97,9 @@ class TarDataset:
         samples: list[RawSample | SampleError] = []
         for offset, size, crc in zip(offsets, sizes, crcs, strict=True):
             run = content[offset - start : offset - start + size]
-            if crc != UNKNOWN_CRC and crc32c(run, gil_release_mode=KEEP_GIL) != crc:
-                run = self._read_again(chunk_index, offset, offset + size)
-                if (found := crc32c(run, gil_release_mode=KEEP_GIL)) != crc:
+            if crc != UNKNOWN_CRC and (found := crc32c(run, gil_release_mode=KEEP_GIL)) != crc:
+                run, found = self._read_until(chunk_index, offset, offset + size, crc, found)
+                if found != crc:
                     samples.append(self._mismatch(url, row, run, crc, found))
                     row += 1
                     continue
@@ -118,6 +122,19 @@ class TarDataset:
             "chunks": len(self._chunks.shard),
             "manifest": self._manifest_url,
         }
+
+    def _read_until(self, chunk_index: int, start: int, stop: int, crc: int, found: int) -> tuple[memoryview, int]:
+        """Read a row again until its checksum fits, or is the same wrong one twice: then it lies so in storage.
+
+        Damage on the way is another one each time.
+        """
+        run, before = memoryview(b""), -1
+        for _ in range(MAX_REREADS):
+            if found in (crc, before):
+                break
+            before, run = found, self._read_again(chunk_index, start, stop)
+            found = crc32c(run, gil_release_mode=KEEP_GIL)
+        return run, found
 
     def _read_again(self, chunk_index: int, start: int, stop: int) -> memoryview:
         """Bytes of a chunk whose checksum did not fit, from where they lie."""
@@ -175,7 +192,7 @@ class TarDataset:
             splits = []
         key = next((split[0] for split in splits if split is not None), "")
         reason = (
-            f"read twice, and its checksum is {found:#010x} where the index has {expected:#010x}: damaged in storage, "
+            f"read again, and its checksum is {found:#010x} where the index has {expected:#010x}: damaged in storage, "
             "or changed since it was indexed; open the data set again to index what changed"
         )
         return SampleError(reason, origin=SampleOrigin(url, row, key))

@@ -189,6 +189,7 @@ def test_what_is_kept_is_not_written_over(worker: ProcessCrew) -> None:
 def test_2000_kept_batches_hold_no_descriptors(worker: ProcessCrew) -> None:
     worker.begin(_job(Values(5000), collate_fn=default_collate))
     kept = [_value(_one_batch(worker, [0]))]
+    gc.collect()  # what other tests left would otherwise be let go of meanwhile
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # the list of names
     kept += [_value(_one_batch(worker, [key])) for key in range(1, 2000)]
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

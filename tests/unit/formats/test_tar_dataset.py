@@ -122,6 +122,24 @@ def test_a_flipped_byte_is_found_and_read_again(tmp_path: Path, place: str) -> N
     assert again_stop - again_start == row_bytes, "only the row is read again"
 
 
+def test_bytes_that_flip_elsewhere_each_time_are_read_until_none_does(tmp_path: Path) -> None:
+    """A row that was damaged on its way twice, differently, is not damaged where it lies."""
+    content = [(f"{row:03d}", {"txt": b"t" * 700}) for row in range(10)]
+    write_tar(tmp_path / "a.tar", content)
+    opener = Opener()
+    dataset = open_dataset(tar(tmp_path / "a.tar"), access=Access(opener))
+    flips = iter([Flip(3 * 1536 + 600 + at, times=1) for at in range(3)])
+
+    def spoil(url: str, start: int, body: bytes, before: int) -> bytes:
+        flip = next(flips, None)
+        return body if flip is None else flip(url, start, body, before)
+
+    opener.store.spoil = spoil
+    opener.store.reads.clear()
+    assert good(dataset) == content
+    assert len(opener.store.reads) == 4
+
+
 def test_a_byte_that_stays_flipped_costs_its_sample_alone(tmp_path: Path) -> None:
     content = [(f"{row:03d}", {"txt": b"t" * 700}) for row in range(10)]
     write_tar(tmp_path / "a.tar", content)
@@ -132,7 +150,8 @@ def test_a_byte_that_stays_flipped_costs_its_sample_alone(tmp_path: Path) -> Non
     (bad,) = [sample for sample in found if isinstance(sample, SampleError)]
     assert found.index(bad) == 3
     assert bad.origin == SampleOrigin(f"file://{tmp_path}/a.tar", 3, "003")
-    assert "read twice, and its checksum is" in str(bad)
+    assert "read again, and its checksum is" in str(bad)
+    assert opener.store.spoil.done == 2, "the same wrong checksum twice is believed"
 
 
 def test_a_header_that_is_broken_in_a_row_without_checksum(tmp_path: Path) -> None:
