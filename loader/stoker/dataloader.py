@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -16,10 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from stoker import ranks, services
 from stoker.backends.options import Backend, as_backend
 from stoker.batch import convert
+from stoker.device.ahead import Ahead
+from stoker.device.place import find_place
+from stoker.device.program import DeviceProgram, steps_of
 from stoker.engine.feed import Deal
 from stoker.engine.local import LocalSupply
 from stoker.engine.quarantine import Quarantine
 from stoker.errors import ClosedError, MissingDependencyError, SpecError, TooManyBadSamplesError
+from stoker.ops.op import Op
 from stoker.pipeline import Pipeline
 from stoker.randomness import MAX_EPOCHS
 from stoker.state import from_state, to_state
@@ -85,7 +88,10 @@ class DataLoader(metaclass=_OneName):
         output: ``"torch"`` (the default where torch is installed), ``"numpy"``, ``"jax"``, or ``"arrow"`` for the
             pyarrow.RecordBatch itself. Zero-copy where the type allows; the arrays may be written to and kept.
         pin_memory: torch only: batches lie in pinned memory.
-        device: torch only: batches are copied to this device.
+        device: torch only: batches come on this device, ``"cuda"`` or ``"cuda:1"``, copied on a stream of their own,
+            one ahead; the current stream of the thread that takes a batch waits for it. ``"cpu"`` goes the same way.
+        device_ops: ``ops.Normalize``, ``ops.ToLayout``, ``ops.Cast`` that torch carries out on ``device``, in order, so
+            that bytes travel and not floats. No part of the pipeline or its state.
         prefetch_bytes: batches made ahead, at most.
         read_bytes: chunks held and read ahead, at most, beyond what the next batch needs.
         cache: where chunks from a bucket are kept for the next epoch and for other jobs: a folder on a local disk, or
@@ -114,6 +120,7 @@ class DataLoader(metaclass=_OneName):
         output: Output | None = None,
         pin_memory: bool = False,
         device: Any = None,
+        device_ops: Sequence[Op] = (),
         prefetch_bytes: int = DEFAULT_PREFETCH_BYTES,
         read_bytes: int | None = None,
         cache: str | Path | CacheOptions | None = None,
@@ -131,10 +138,13 @@ class DataLoader(metaclass=_OneName):
         self.rank = ranks.find(rank, world_size)
         pipeline.tail_for(self.rank.world_size)
         self._output = _checked_output(output, pin_memory=pin_memory, device=device)
-        self._pin_memory, self._device = pin_memory, device
-        options = SupplyOptions(prefetch_bytes, timeout_s, in_order, pin_memory, job)
+        self._pin_memory = pin_memory
+        place = None if device is None else find_place(device)
+        program = _device_program(pipeline, place, device_ops)
+        on_gpu = place is not None and place != "cpu"
+        options = SupplyOptions(prefetch_bytes, timeout_s, in_order, pin_memory or on_gpu, job)
         if service is None:
-            local = _Local(num_workers, num_threads, read_bytes, _cache_options(cache), *_backend(backend, device))
+            local = _Local(num_workers, num_threads, read_bytes, _cache_options(cache), *_backend(backend, place))
             self._supply = _of_this_machine(pipeline, self.rank, options, local)
         else:
             _refuse_local(
@@ -148,6 +158,9 @@ class DataLoader(metaclass=_OneName):
             self._supply = open_supply(service, pipeline, self.rank, options)
         self._order = self._supply.order
         self._deal = Deal(pipeline, self._order.num_samples, self.rank)
+        self._ahead: Ahead | None = None
+        if place is not None:
+            self._ahead = Ahead(self._supply, self._deal.following, place, program, timeout_s)
         self._conversions: Counter[str] = Counter()
         self._num_bad = self._num_filtered = 0
         self._quarantine = Quarantine(Path(quarantine) if quarantine else None)
@@ -195,14 +208,21 @@ class DataLoader(metaclass=_OneName):
     def _epoch(self, iteration: int) -> Iterator[Any]:
         for _ in range(self._deal.num_left(self._position)):
             self._check_current(iteration)
-            delivery = self._supply.next(self._position)
-            self._account(delivery)
-            batch, batch_index = self._converted(delivery.batch), delivery.batch_index
-            del delivery
+            batch, batch_index = self._taken()
             self._position = self._deal.taken(self._position, batch_index)
             handed_s = time.monotonic()
             yield batch
             self._supply.add_between(time.monotonic() - handed_s)
+
+    def _taken(self) -> tuple[Any, int]:
+        """The next batch as the trainer wants it, and its index."""
+        if self._ahead is not None:
+            carried = self._ahead.next(self._position)
+            self._account(carried.delivery)
+            return carried.on_device.hand_over(), carried.delivery.batch_index
+        delivery = self._supply.next(self._position)
+        self._account(delivery)
+        return self._converted(delivery.batch), delivery.batch_index
 
     # -- state --------------------------------------------------------------------------------------------------------
 
@@ -235,10 +255,11 @@ class DataLoader(metaclass=_OneName):
     def stats(self) -> dict[str, Any]:
         """Running counters since the loader was made, and ``limited_by``: storage, decode, or trainer.
 
+        With a service it may also be ``network``, with ``device=`` also ``device``: batches on their way to it.
         ``conversions`` counts pictures whose colours were not those asked for, such as ``{"CMYK to RGB": 22}``.
         """
         return {
-            **self._supply.stats(),
+            **(self._supply if self._ahead is None else self._ahead).stats(),
             "bad_samples": self._num_bad,
             "filtered_samples": self._num_filtered,
             "conversions": dict(self._conversions),
@@ -247,7 +268,7 @@ class DataLoader(metaclass=_OneName):
     def close(self) -> None:
         """Stop all threads; within 2 s. May be called again."""
         self._closed = True
-        self._supply.close()
+        (self._supply if self._ahead is None else self._ahead).close()
 
     def __enter__(self) -> Self:
         return self
@@ -308,7 +329,7 @@ class DataLoader(metaclass=_OneName):
             case "jax":
                 return convert.to_jax(batch)
             case "torch":
-                return convert.to_torch(batch, pin_memory=self._pin_memory, device=self._device)
+                return convert.to_torch(batch, pin_memory=self._pin_memory)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -347,12 +368,11 @@ def _of_this_machine(pipeline: Pipeline, rank: ranks.Rank, options: SupplyOption
     return ProcessSupply(pipeline, rank, options, num_workers=local.num_workers, **limits)
 
 
-def _backend(backend: str | Backend, device: Any) -> tuple[Backend, str | None]:
+def _backend(backend: str | Backend, name: str | None) -> tuple[Backend, str | None]:
     """The back-end that is meant, and the device on which it leaves what it makes there.
 
-    DALI works where the batches go to, unless it is told where.
+    DALI works where the batches go to, the device of this name, unless it is told where.
     """
-    name = None if device is None else _device_name(device)
     if isinstance(backend, Backend):
         chosen = backend
     else:
@@ -364,13 +384,10 @@ def _index(backend: Backend) -> str:
     return f":{backend.device_index}" if backend.is_gpu else ""
 
 
-def _device_name(device: Any) -> str:
-    """A torch device's name, with the number of a GPU: without one the process's current GPU is meant."""
-    torch: Any = importlib.import_module("torch")
-    found = torch.device(device)
-    if found.type == "cuda" and found.index is None and torch.cuda.is_available():
-        return f"cuda:{torch.cuda.current_device()}"
-    return str(found)
+def _device_program(pipeline: Pipeline, place: str | None, device_ops: Sequence[Op]) -> DeviceProgram:
+    if device_ops and place is None:
+        raise SpecError('device_ops are carried out on a device; give device="cuda", or "cpu", as well')
+    return DeviceProgram(steps_of(device_ops, pipeline.ops))
 
 
 def _cache_options(cache: str | Path | CacheOptions | None) -> CacheOptions | None:

@@ -71,6 +71,19 @@ CacheBytesOption = Annotated[
 CacheRamOption = Annotated[
     str, typer.Option(help="Room in one worker's memory for what it has read, for all workers, such as 4GiB.")
 ]
+BackendOption = Annotated[
+    str, typer.Option(help="What makes samples: cpu, dali, or auto: dali where a GPU is given, else cpu.")
+]
+DeviceOption = Annotated[
+    str,
+    typer.Option(help="Where dali may work: cpu, or a GPU such as cuda:0. With `stoker up`, cuda: all GPUs in turn."),
+]
+PlacementOption = Annotated[
+    str, typer.Option(help="Where dali does ops: auto, cpu, mixed, gpu, or for each as Op=place,Op=place.")
+]
+DeviceBytesOption = Annotated[
+    str, typer.Option(help="GPU memory that one worker's pipelines may hold together, such as 2GiB.")
+]
 HttpHostOption = Annotated[str, typer.Option(help="Where /healthz, /readyz and /metrics are served.")]
 HttpPortOption = Annotated[
     int | None, typer.Option(help="Port of /healthz, /readyz and /metrics, 0 for a free one; none if not given.")
@@ -82,6 +95,7 @@ ParentOption = Annotated[
 Options = TypeVar("Options")
 
 DEFAULT_MEMORY = "1GiB"  # options.DEFAULT_MEMORY_BYTES, as people say it
+DEFAULT_DEVICE = "2GiB"  # options.DEFAULT_DEVICE_BYTES
 
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 

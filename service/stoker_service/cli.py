@@ -43,6 +43,7 @@ def build_app(session: Session) -> typer.Typer:
     from stoker_service.commands.down import down
     from stoker_service.commands.drain import drain
     from stoker_service.commands.index import index
+    from stoker_service.commands.selfcheck import selfcheck
     from stoker_service.commands.status import status
     from stoker_service.commands.up import up
     from stoker_service.commands.worker import worker
@@ -59,7 +60,7 @@ def build_app(session: Session) -> typer.Typer:
         """Stoker: an input pipeline for deep learning. Shards in, ready batches out."""
         session.debug = session.debug or debug
 
-    for command in (index, convert, up, dispatcher, worker, status, drain, down):
+    for command in (index, convert, up, dispatcher, worker, status, drain, down, selfcheck):
         app.command()(command)
     _add_plugins(app)
     return app

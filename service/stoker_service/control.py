@@ -112,6 +112,8 @@ def _worker(found: wire.WorkerStatus) -> WorkerStatus:
         num_processes=beat.num_processes,
         max_processes=worker.max_processes,
         keeps_cache=worker.keeps_cache,
+        backend=worker.backend or "cpu",
+        device=worker.device or "cpu",
         fleet=FleetCounts(**{field.name: getattr(beat.fleet, field.name) for field in fields(FleetCounts)}),
     )
 

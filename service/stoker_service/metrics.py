@@ -118,6 +118,13 @@ HELP: Mapping[str, str] = {
     "stoker_payload_bytes": (
         "Bytes of torch datasets, with their functions, that are kept here for processes that run or come."
     ),
+    "stoker_worker_info": (
+        "Always 1; the labels say which back-end makes this worker's samples, and where: cpu, or a GPU such as cuda:0."
+    ),
+    "stoker_gpu_used_bytes": (
+        "Memory in use on the worker's GPU, by all that use it, trainers too; 0 without a GPU, or if the driver does "
+        "not tell. At its limit: a smaller --device-bytes, or fewer workers on the GPU."
+    ),
     # of a trainer
     "stoker_step_wait_seconds": (
         "What one step waited for its batch: rate(_sum) / rate(_count). Without the first batch after a start, see "
@@ -181,8 +188,8 @@ def dispatcher_families(snapshot: Snapshot) -> Iterator[Metric]:
     yield _counter("stoker_reassignments", snapshot.num_reassigned)
 
 
-def worker_families(numbers: WorkerStats) -> Iterator[Metric]:
-    """What a worker counts."""
+def worker_families(numbers: WorkerStats, gpu_used_bytes: int = 0) -> Iterator[Metric]:
+    """What a worker counts, and what is in use on its GPU."""
     yield _stages(
         {
             "storage": numbers.storage_s,
@@ -202,6 +209,10 @@ def worker_families(numbers: WorkerStats) -> Iterator[Metric]:
     yield _counter("stoker_rows", numbers.rows)
     yield _counter("stoker_sent_bytes", numbers.bytes_sent)
     yield _counter("stoker_bad_samples", numbers.bad_samples)
+    yield _gauge("stoker_gpu_used_bytes", gpu_used_bytes)
+    info = GaugeMetricFamily("stoker_worker_info", HELP["stoker_worker_info"], labels=["backend", "device"])
+    info.add_metric([numbers.backend, numbers.device], 1)
+    yield info
     fleet = numbers.fleet
     yield from _storage(numbers.storage.as_dict())
     yield from _cache(

@@ -14,6 +14,7 @@ from stoker_service import addresses
 from stoker_service.addresses import DEFAULT_PORT, WILDCARDS, Address
 
 if TYPE_CHECKING:
+    from stoker.backends.options import Backend
     from stoker.storage.cache import CacheOptions
 
 Options = TypeVar("Options", "DispatcherOptions", "WorkerOptions", "UpOptions")
@@ -23,6 +24,7 @@ DEFAULT_BEAT_S = 1.0
 DEFAULT_FORGET_S = 60.0
 DEFAULT_DRAIN_S = 20.0
 DEFAULT_MEMORY_BYTES = 1 << 30
+DEFAULT_DEVICE_BYTES = 2 << 30
 LOOPBACK = "127.0.0.1"
 
 _MIN_MEMORY_BYTES = 1 << 20
@@ -40,6 +42,9 @@ _OF_WORKERS = (
     "cache_dir",
     "cache_bytes",
     "cache_ram_bytes",
+    "backend",
+    "placement",
+    "device_bytes",
     "http_host",
 )
 """Options of a whole service that its workers have under the same names."""
@@ -98,6 +103,9 @@ class WorkerOptions:
             machine may share it. None keeps nothing on disk.
         cache_bytes: what is kept there, at most; half of what is free if None.
         cache_ram_bytes: what is kept in memory, at most, for the whole fleet.
+        backend, device, placement, device_bytes: what makes samples, and where it may work, as in
+            :class:`stoker.Backend`; ``placement`` is one for all ops, or ``Op=place`` pairs with commas between. All
+            pipelines share the device's bytes. See :attr:`made_by`.
         worker_id: its name, unique in the service; a random one if None.
         http_host, http_port: as in :class:`DispatcherOptions`.
     """
@@ -116,6 +124,10 @@ class WorkerOptions:
     cache_dir: str | None = None
     cache_bytes: int | None = None
     cache_ram_bytes: int = 0
+    backend: str = "auto"
+    device: str = "cpu"
+    placement: str = "auto"
+    device_bytes: int = DEFAULT_DEVICE_BYTES
     worker_id: str | None = None
     http_host: str = LOOPBACK
     http_port: int | None = None
@@ -130,6 +142,7 @@ class WorkerOptions:
         _check_processes(self.max_processes)
         _check_seconds("drain_s", self.drain_s, least=0.0)
         _check_cache(self.cache_dir, self.cache_bytes, self.cache_ram_bytes)
+        _backend(self)
         if self.worker_id is not None and not _WORKER_ID.fullmatch(self.worker_id):
             raise SpecError(
                 f"worker_id={self.worker_id!r}: expected up to 63 letters, digits, '.', '_' or '-', the first a letter "
@@ -159,6 +172,11 @@ class WorkerOptions:
         return CacheOptions(self.cache_dir, self.cache_bytes, self.cache_ram_bytes)
 
     @property
+    def made_by(self) -> Backend:
+        """The back-end that makes its samples."""
+        return _backend(self)
+
+    @property
     def reached_host(self) -> str:
         """The host to tell clients; where ``host`` is all interfaces, the one that faces the dispatcher."""
         if self.advertise is not None:
@@ -180,6 +198,8 @@ class UpOptions:
         read_bytes, allow_code, max_processes, drain_s, arena: the workers'.
         cache_dir, cache_bytes, cache_ram_bytes: as in :class:`WorkerOptions`; the workers of a machine share the folder
             and its bytes, each has the memory.
+        backend, device, placement, device_bytes: as in :class:`WorkerOptions`, of each worker; with ``device="cuda"``
+            the workers go round the GPUs: worker ``i`` has GPU ``i`` modulo their number.
         engine: what runs them: child processes, or actors of a Ray cluster.
         http_host, http_port: as in :class:`DispatcherOptions`; worker ``i`` has the port ``http_port + 1 + i``, from 0,
             or at a free port if it is 0.
@@ -202,6 +222,10 @@ class UpOptions:
     cache_dir: str | None = None
     cache_bytes: int | None = None
     cache_ram_bytes: int = 0
+    backend: str = "auto"
+    device: str = "cpu"
+    placement: str = "auto"
+    device_bytes: int = DEFAULT_DEVICE_BYTES
     engine: Engine = "processes"
     http_host: str = LOOPBACK
     http_port: int | None = None
@@ -225,6 +249,9 @@ class UpOptions:
         _check_processes(self.max_processes)
         _check_seconds("drain_s", self.drain_s, least=0.0)
         _check_cache(self.cache_dir, self.cache_bytes, self.cache_ram_bytes)
+        _backend(self)
+        if self.engine == "ray" and self.device not in {"cpu", "cuda"}:
+            raise SpecError(f"device={self.device!r}: Ray chooses each worker's GPU; expected 'cuda', or 'cpu'")
         _check_http(self.http_host, self.http_port)
         if self.http_port and self.http_port + self.num_workers > 65535:
             raise SpecError(f"http_port={self.http_port}: expected room for {self.num_workers} workers' ports after it")
@@ -245,6 +272,11 @@ class UpOptions:
             return self.advertise
         return addresses.outward_host()
 
+    @property
+    def made_by(self) -> Backend:
+        """The back-end of each worker, whichever GPU it gets."""
+        return _backend(self)
+
     def for_dispatcher(self) -> DispatcherOptions:
         """The options of this service's dispatcher."""
         shared = ("host", "port", "beat_s", "forget_s", "until_jobs_end", "http_host", "http_port")
@@ -252,11 +284,18 @@ class UpOptions:
 
     def for_worker(self, index: int, dispatcher: Address) -> WorkerOptions:
         """The options of worker ``index`` of this service, whose dispatcher has been found to listen there."""
+        from stoker_service import backend
+
         named = {name: getattr(self, name) for name in _OF_WORKERS}
         near = Address(LOOPBACK, dispatcher.port) if self.host in WILDCARDS else dispatcher
         http_port = self.http_port + 1 + index if self.http_port else self.http_port
         return WorkerOptions(
-            str(near), num_threads=self.threads_each, advertise=self._reached_host(), http_port=http_port, **named
+            str(near),
+            num_threads=self.threads_each,
+            advertise=self._reached_host(),
+            device=backend.spread(self.device, index),
+            http_port=http_port,
+            **named,
         )
 
 
@@ -269,6 +308,12 @@ def read_options(kind: type[Options], values: Mapping[str, Any]) -> Options:
             hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known)}"
             raise SpecError(f"{kind.__name__} has no option {name!r}{hint}")
     return kind(**values)
+
+
+def _backend(options: WorkerOptions | UpOptions) -> Backend:
+    from stoker_service.backend import read_backend
+
+    return read_backend(options.backend, options.device, options.placement, options.device_bytes)
 
 
 def _check_host(name: str, host: str) -> None:

@@ -18,7 +18,7 @@ class WorkerStatus:
     """A worker; ``state`` is alive, draining or dead, ``silent_s`` the seconds since its last beat.
 
     ``num_processes`` of at most ``max_processes`` run for torch datasets. ``keeps_cache``: it keeps what it has read,
-    for all workers; ``fleet`` counts where its bytes came from.
+    for all workers; ``fleet`` counts where its bytes came from. ``backend`` makes its samples, on ``device``.
     """
 
     worker_id: str
@@ -38,6 +38,8 @@ class WorkerStatus:
     num_processes: int = 0
     max_processes: int = 0
     keeps_cache: bool = False
+    backend: str = "cpu"
+    device: str = "cpu"
     fleet: FleetCounts = NOTHING
 
 
@@ -149,13 +151,15 @@ def num_bytes(value: float) -> str:
 def _workers(status: ServiceStatus) -> Table:
     from rich.text import Text
 
-    table = _table("worker", "state", "silent>", "lanes>", "processes>", "from bucket>", "rows/s>", "queued>", "where")
+    titles = "worker", "state", "silent>", "by", "lanes>", "processes>", "from bucket>", "rows/s>", "queued>", "where"
+    table = _table(*titles)
     colours = {"alive": "green", "draining": "yellow", "dead": "red"}
     for worker in status.workers:
         table.add_row(
             worker.worker_id,
             Text(worker.state, colours.get(worker.state, "")),
             seconds(worker.silent_s),
+            worker.backend if worker.device == "cpu" else f"{worker.backend} {worker.device}",
             str(worker.num_lanes),
             f"{worker.num_processes} of {worker.max_processes}" if worker.max_processes else "–",
             _from_bucket(worker),

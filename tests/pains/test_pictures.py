@@ -42,28 +42,9 @@ def difference(found: Pixels, expected: Pixels) -> float:
     return float(np.abs(found.astype(np.float64) - expected).mean())
 
 
-# Pillow's transpose that makes, of an upright picture, the one that EXIF orientation n turns upright again
-_STORED_AS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_90,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_270,
-}
-
-
 def turned(orientation: int) -> bytes:
     """A JPEG that shows the same 60 × 40 picture as the others, stored turned, with the tag that says so."""
-    upright = Image.fromarray(pictures.pixels(3, 60, 40))
-    stored = upright if orientation == 1 else upright.transpose(_STORED_AS[orientation])
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    content = pictures.encode(stored, "JPEG", quality=97, subsampling=0, exif=exif)
-    shown = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
-    assert difference(np.asarray(shown), pictures.pixels(3, 60, 40)) < 2
-    return content
+    return pictures.turned_jpeg(3, orientation, 60, 40)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -177,19 +158,9 @@ def test_a_picture_that_is_too_large_is_refused_before_decoding(tmp_path: Path) 
         decoded(tmp_path, {"long": pictures.jpeg(0, 20_000, 10)}, max_pixels=100_000)
 
 
-def noise_and_edges() -> bytes:
-    """A picture of 1000 × 750 with smooth parts, noise and hard edges, as JPEG."""
-    image = pictures.pixels(5, 1000, 750).astype(np.int16)
-    rng = np.random.default_rng(0)
-    image[:, 300:500] += rng.integers(-60, 60, (750, 200, 3), dtype=np.int16)
-    image[::9, 500:800] = 0
-    image[200:400:2, 800:1000] = 255
-    return pictures.encode(np.clip(image, 0, 255).astype(np.uint8), "JPEG", quality=92)
-
-
 def preset(folder: Path, name: str, **settings: Any) -> list[Pixels]:
     """Three epochs of one picture through a preset."""
-    path = tar_of(folder / "a.tar", {"a": {"jpg": noise_and_edges(), "cls": b"1"}})
+    path = tar_of(folder / "a.tar", {"a": {"jpg": pictures.noise_and_edges(), "cls": b"1"}})
     with load(stoker.Pipeline.preset(name, path, batch_size=1, **settings)) as loader:
         return [batch["image"][0] for _ in range(3) for batch in loader]
 
@@ -199,7 +170,7 @@ def test_the_eval_preset_matches_torchvision(tmp_path: Path, fast: bool, limit: 
     """Pain 39: ``imagenet_eval`` gives torchvision's pixels on Pillow images, within its tolerance."""
     transform = v2.Compose([v2.Resize(256), v2.CenterCrop(224)])
     plain = v2.Compose([v2.PILToTensor(), v2.Resize(256, antialias=False), v2.CenterCrop(224)])
-    image = Image.open(io.BytesIO(noise_and_edges()))
+    image = Image.open(io.BytesIO(pictures.noise_and_edges()))
     expected = np.asarray(plain(image)).transpose(1, 2, 0) if fast else np.asarray(transform(image))
     for found in preset(tmp_path, "imagenet_eval", fast=fast):
         assert difference(found, expected) <= limit
@@ -208,7 +179,7 @@ def test_the_eval_preset_matches_torchvision(tmp_path: Path, fast: bool, limit: 
 @pytest.mark.parametrize("fast, limit", [(False, EXACT_MEAN), (True, FAST_MEAN)])
 def test_the_train_preset_matches_torchvision(tmp_path: Path, fast: bool, limit: float) -> None:
     """Pain 39: ``imagenet_train`` gives, in its own windows, the pixels of torchvision's ``resized_crop``."""
-    image = v2.functional.pil_to_tensor(Image.open(io.BytesIO(noise_and_edges())))
+    image = v2.functional.pil_to_tensor(Image.open(io.BytesIO(pictures.noise_and_edges())))
     crop = ops.RandomResizedCrop("image", 224)
     sample = np.array([0])
     for epoch, found in enumerate(preset(tmp_path, "imagenet_train", fast=fast, drop_last=False)):

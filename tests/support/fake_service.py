@@ -142,6 +142,7 @@ class FakeWorker(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow carr
         self.arena = Arena.create(arena_bytes) if arena_bytes else None
         self.arena_host = ArenaHost(self.arena) if self.arena else None
         self.extra: dict[str, Any] = {}
+        self.life = ""
         self.breaks_seals = 0
         self._closing = threading.Event()
 
@@ -163,6 +164,7 @@ class FakeWorker(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow carr
                 host_id=host_id(),
                 arena_socket=self.arena_host.socket_name if self.arena_host else "",
                 beat_ms=int(BEAT_S * 1000),
+                life=self.life,
             ).SerializeToString()
             return
         described = self.descriptions or [stream_pb2.Description(dataset="d" * 32, num_samples=self.num_samples)]

@@ -33,6 +33,8 @@ WORKER_STATS = WorkerStats(
     storage=StorageStats(requests=18, bytes=19, retries=8, throttled=9, hedges=20),
     cache=CacheStats(held_ram_bytes=21, held_disk_bytes=22, evicted=23, errors=24),
     fleet=FleetCounts(local_bytes=25, peer_bytes=26, origin_bytes=27),
+    backend="dali",
+    device="cuda:1",
 )
 
 STATS = {

@@ -53,7 +53,15 @@ def backend_name(backend: Backend) -> Literal["cpu", "dali"]:
     """The back-end that is meant: ``auto`` is DALI where a GPU was given and DALI is installed."""
     if backend.name != "auto":
         return backend.name
-    return "dali" if backend.is_gpu and importlib.util.find_spec("nvidia.dali") else "cpu"
+    return "dali" if backend.is_gpu and has_dali() else "cpu"
+
+
+def has_dali() -> bool:
+    """Whether DALI is installed; it is not imported."""
+    try:
+        return importlib.util.find_spec("nvidia.dali") is not None
+    except ModuleNotFoundError:  # nothing of nvidia's is
+        return False
 
 
 def kernels_of(ops: Sequence[Op], backend: str) -> list[tuple[Op, Kernel]]:

@@ -17,6 +17,8 @@ from stoker.batch.structure import leaf_names, structure_from_json
 from stoker.batch.values import from_json
 from stoker.errors import MissingDependencyError
 
+_OF_NUMBERS = frozenset(["tensor", "scalar", "ragged", "arrays"])
+
 Finish: TypeAlias = Callable[[NDArray[Any], str], Any]
 """Turns stored bits and a dtype name into an array of the wanted library."""
 
@@ -34,7 +36,7 @@ def to_numpy(batch: pa.RecordBatch) -> dict[str, Any]:
     collate "ragged" are :class:`Ragged`, under "list" lists of arrays. Nested fields have their form, with columns as
     leaves. bfloat16 needs ``ml_dtypes``; without it, it comes as float32.
     """
-    return _convert(batch, as_numpy)
+    return formed(batch, as_numpy)
 
 
 def to_torch(batch: pa.RecordBatch, pin_memory: bool = False, device: Any = None) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def to_torch(batch: pa.RecordBatch, pin_memory: bool = False, device: Any = None
             tensor = tensor.pin_memory()
         return tensor if device is None else tensor.to(device, non_blocking=pins)
 
-    return _convert(batch, finish)
+    return formed(batch, finish)
 
 
 def to_jax(batch: pa.RecordBatch) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def to_jax(batch: pa.RecordBatch) -> dict[str, Any]:
         import jax.numpy as jnp
     except ImportError:
         raise MissingDependencyError("to_jax needs JAX: pip install jax") from None
-    return _convert(batch, lambda bits, dtype: jnp.asarray(as_numpy(bits, dtype)))
+    return formed(batch, lambda bits, dtype: jnp.asarray(as_numpy(bits, dtype)))
 
 
 def _can_pin(torch: Any) -> bool:
@@ -84,7 +86,23 @@ def _warn_about_pinning() -> None:
         warnings.warn(text, UserWarning, stacklevel=4)
 
 
-def _convert(batch: pa.RecordBatch, finish: Finish) -> dict[str, Any]:
+def numbers(batch: pa.RecordBatch) -> list[list[tuple[NDArray[Any], str]]]:
+    """What :func:`formed` gives to its ``finish``, in the same order, column by column; texts have none."""
+    found: list[list[tuple[NDArray[Any], str]]] = []
+
+    def finish(bits: NDArray[Any], dtype: str) -> None:
+        found[-1].append((bits, dtype))
+
+    for field, array in zip(batch.schema, batch.columns, strict=True):
+        column = Column.of(field) or _guess(field)
+        if field.name != SAMPLE_COLUMN and column is not None and column.kind in _OF_NUMBERS:
+            found.append([])
+            _leaf(field, array, finish)
+    return found
+
+
+def formed(batch: pa.RecordBatch, finish: Finish) -> dict[str, Any]:
+    """Return the fields, with what ``finish`` makes of stored bits and a dtype name in the place of each array."""
     leaves = {
         field.name: _leaf(field, array, finish)
         for field, array in zip(batch.schema, batch.columns, strict=True)

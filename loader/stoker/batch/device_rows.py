@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from stoker.batch.streams import beside
 from stoker.errors import CollateError
 from stoker.sample import Deferred, Write
+from stoker.streams import beside
 
 
 @runtime_checkable

@@ -165,7 +165,7 @@ class DecodeLine:
         prepared: list[_Prepared] = []
         paused: list[tuple[int, Sample]] = []
         for row in range(task.first, task.last):
-            raw = self._raw(ticket, row)
+            raw = None if row in ticket.errors else self._raw(ticket, row)
             if raw is not None:
                 self._at[thread] = (raw.origin, time.monotonic())
                 sample = self._begun(ticket, row, raw)

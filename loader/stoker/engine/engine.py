@@ -9,11 +9,13 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stoker.backends.options import AUTO_BACKEND, Backend
 from stoker.backends.program import Program
 from stoker.batch.pool import BufferPool
 from stoker.engine.chunk_source import ChunkSource
 from stoker.engine.decoders import DecodePool
 from stoker.engine.feed import Work
+from stoker.engine.killers import Killers
 from stoker.engine.maker import Maker
 from stoker.engine.retries import RetryTally
 from stoker.engine.stats import Counters
@@ -77,6 +79,8 @@ class Engine:
         first_epoch: int,
         num_allowed: int | None = None,
         device: str | None = None,
+        killers: Killers | None = None,
+        backend: Backend = AUTO_BACKEND,
     ) -> None:
         self._limits = limits
         self._num_allowed = num_allowed
@@ -107,11 +111,15 @@ class Engine:
             tally,
             events=self,
             device=device,
+            killers=killers,
+            backend=backend,
         )
+        self._num_careful = 0
         self._planner: threading.Thread | None = None
 
-    def start(self, feed: Iterator[Work]) -> None:
-        """Begin to make the batches of ``feed``; once only."""
+    def start(self, feed: Iterator[Work], num_careful: int = 0) -> None:
+        """Begin to make the batches of ``feed``, the first so many of them carefully; once only."""
+        self._num_careful = num_careful
         self._planner = threading.Thread(target=self._plan, args=(feed,), name="stoker-plan", daemon=True)
         self._planner.start()
 
@@ -223,6 +231,7 @@ class Engine:
             if self._closing:
                 return False
             ticket = self._maker.plan(number, work)
+            ticket.careful = number < self._num_careful
             self._tickets[number] = ticket
             self._planned.append(ticket)
             self._num_unmade += 1

@@ -72,6 +72,10 @@ class Deal:
         """The position once this rank has also taken this batch."""
         return position.taken(batch_index, self.rank.index, self.rank.world_size)
 
+    def following(self, position: resume.Position, batch_index: int) -> resume.Position:
+        """Where batches are taken next once this rank has also taken this batch."""
+        return self.after(self.taken(position, batch_index))
+
     def skipped(self, position: resume.Position, num_batches: int) -> resume.Position:
         """The position once so many batches of each rank are taken in order; the end of the epoch at most."""
         num_batches = min(num_batches, self.num_left(position))

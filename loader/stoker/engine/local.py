@@ -9,7 +9,7 @@ from typing import Any
 from stoker import leaving
 from stoker.backends.options import AUTO_BACKEND, Backend
 from stoker.backends.registry import compile_ops
-from stoker.batch.pool import BufferPool
+from stoker.batch.pinned import pool_for
 from stoker.engine.chunk_source import chunks_of
 from stoker.engine.engine import Engine, Limits
 from stoker.engine.feed import Deal, Feed
@@ -67,7 +67,8 @@ class LocalSupply:
             concurrency=default_concurrency(pipeline.source),
         )
         self._prepared = open_prepared(pipeline, self._program, self._dataset, self._limits.num_threads, cache)
-        self._pool = BufferPool()
+        self._pin_memory = options.pin_memory
+        self._pool = pool_for(pin_memory=self._pin_memory)
         self._counters = Counters()
         self._engine: Engine | None = None
         self._engine_at: Position | None = None
@@ -118,7 +119,8 @@ class LocalSupply:
         if self._engine is None or self._engine_at != position or self._engine_pid != os.getpid():
             self._stop_engine()
             if self._engine_pid not in (0, os.getpid()):
-                self._pool = BufferPool()  # a thread that the fork left behind may have held the lock of the old one
+                # a thread that the fork left behind may have held the lock of the old one
+                self._pool = pool_for(pin_memory=self._pin_memory)
                 self._prepared = self._prepared and self._prepared.again()
             chunks = chunks_of(self._dataset, self._feed, self._tally)
             program, source = with_prepared(self._prepared, self._program, chunks)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from stoker.backends.options import AUTO_BACKEND, Backend
 from stoker.backends.program import Program
 from stoker.batch.builder import BatchBuilder
 from stoker.batch.pool import BufferPool
@@ -14,12 +15,14 @@ from stoker.engine.chunk_source import ChunkSource
 from stoker.engine.decoders import DecodePool
 from stoker.engine.feed import ChunkUse, Work
 from stoker.engine.finish import Finisher
+from stoker.engine.killers import Killers
 from stoker.engine.probe import Probe
 from stoker.engine.readers import Readers
 from stoker.engine.retries import RetryTally
 from stoker.engine.shelf import Shelf
 from stoker.engine.stats import Counters
 from stoker.engine.ticket import Ticket
+from stoker.engine.vetting import Vetter, condemn
 from stoker.formats.dataset import ChunkContent, Dataset
 from stoker.pipeline import Pipeline
 from stoker.storage.concurrency import Concurrency
@@ -50,7 +53,8 @@ class Maker:
     """Does what its owner decides: which batch is planned, and started, when. Any thread may call it.
 
     *Readers*, threads of its own, put chunks on the shelf; the threads of a :class:`DecodePool`, which it may share
-    with others, fill rows, and the last of a batch finishes it.
+    with others, fill rows, and the last of a batch finishes it. Careful tickets go to a :class:`Vetter` before that,
+    for which ``backend`` is the program's; ``killers`` are samples that are bad without being looked at.
     """
 
     def __init__(
@@ -67,6 +71,8 @@ class Maker:
         events: Events,
         is_urgent: Callable[[], bool] = never,
         device: str | None = None,
+        killers: Killers | None = None,
+        backend: Backend = AUTO_BACKEND,
     ) -> None:
         self._pipeline = pipeline
         self._source = source
@@ -75,13 +81,22 @@ class Maker:
         self._pool = pool
         self._counters = counters
         self._events = events
-        self._finisher = Finisher(pipeline, pool, Probe(pipeline, dataset, program, pool))
+        self._killers = Killers() if killers is None else killers
+        self._finisher = Finisher(pipeline, pool, Probe(pipeline, dataset, program, pool, self._killers))
         self._lock = threading.Lock()
         self._url: Callable[[ChunkUse], str] = lambda use: dataset.origin(use.chunk_index, 0).url
         self._shelf = Shelf(lambda chunk_index: int(dataset.chunks.size_bytes[chunk_index]))
         self._reading: dict[int, Ticket] = {}
         self._readers = Readers(source, self._shelf.chunk_bytes, self._on_read, events.on_crash, concurrency, tally)
         self._decoders = decode.line(dataset, program, pipeline.seed, self._on_rows, is_urgent)
+        self._vetter = Vetter(
+            pipeline,
+            backend,
+            dataset,
+            self._killers,
+            self._on_vetted,
+            num_children=1 if backend.is_gpu else decode.num_threads,
+        )
 
     @property
     def held_bytes(self) -> int:
@@ -117,7 +132,9 @@ class Maker:
             on_device=self._program.device_fields,
         )
         ticket.num_rows_left = work.num_rows
-        self._decoders.submit(ticket)
+        for row, killer in self._killers.among(work.samples).items():
+            condemn(ticket, row, killer)
+        (self._vetter if ticket.careful else self._decoders).submit(ticket)
 
     def drop(self, ticket: Ticket) -> None:
         """Give up a ticket whose chunks are all here, instead of starting it."""
@@ -137,6 +154,8 @@ class Maker:
             reads = self._readers.in_flight()
             longest = f"; the longest read, of {self._url(reads[0][0])}, has taken {reads[0][1]:.1f} s" if reads else ""
             return "storage", f"{ticket.num_missing} chunks of the next batch are not read yet{longest}"
+        if ticket.careful and (tried := self._vetter.in_hand()) is not None:
+            return "decode", f"samples are tried in a process of their own first; {tried[0]} has taken {tried[1]:.1f} s"
         in_hand = self._decoders.in_hand()
         longest = f"; {in_hand[0][0]} has taken {in_hand[0][1]:.1f} s" if in_hand else ""
         rows = f"{ticket.num_rows_left} rows of the next batch are not made yet" if ticket.builder else "not begun yet"
@@ -145,7 +164,9 @@ class Maker:
     def close(self, deadline_s: float) -> None:
         """Stop after what is in hand, or at the deadline (of the monotonic clock), whichever comes first."""
         self._source.close()
+        self._vetter.stop()
         self._readers.close(deadline_s)
+        self._vetter.close(deadline_s)
         self._decoders.close()
 
     # -- called by readers and decoders -------------------------------------------------------------------------------
@@ -164,6 +185,12 @@ class Maker:
                     ready.append(self._reading.pop(number))
         for ticket in ready:
             self._events.on_ready(ticket)
+
+    def _on_vetted(self, ticket: Ticket) -> None:
+        if ticket.failure is None:
+            self._decoders.submit(ticket)
+        else:
+            self._on_rows(ticket, ticket.num_rows_left, 0.0)
 
     def _on_rows(self, ticket: Ticket, num_rows: int, cpu_s: float) -> None:
         with self._lock:

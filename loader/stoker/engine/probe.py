@@ -10,6 +10,7 @@ import numpy as np
 from stoker.backends.program import Filtered, Program
 from stoker.batch.builder import BatchBuilder
 from stoker.batch.pool import BufferPool
+from stoker.engine.killers import Killers
 from stoker.errors import DataError, SampleError, StorageError
 from stoker.formats.dataset import Dataset
 from stoker.pipeline import Pipeline
@@ -29,11 +30,14 @@ class Probe:
     that ask at once find the same.
     """
 
-    def __init__(self, pipeline: Pipeline, dataset: Dataset, program: Program, pool: BufferPool) -> None:
+    def __init__(
+        self, pipeline: Pipeline, dataset: Dataset, program: Program, pool: BufferPool, killers: Killers
+    ) -> None:
         self._pipeline = pipeline
         self._dataset = dataset
         self._program = program
         self._pool = pool
+        self._killers = killers
         self._schema: pa.Schema | None = None
 
     def schema(self) -> pa.Schema:
@@ -57,7 +61,7 @@ class Probe:
             f"of the data set is good: {'; '.join(reasons[:3])}"
         )
 
-    def _samples(self) -> Iterator[tuple[int, RawSample | SampleError | StorageError | DataError]]:
+    def _samples(self) -> Iterator[tuple[int, RawSample | StorageError | DataError]]:
         chunks = self._dataset.chunks
         for chunk_index, first in enumerate(chunks.first_sample.tolist()):
             try:
@@ -65,7 +69,9 @@ class Probe:
             except (StorageError, DataError) as error:
                 yield first, error
                 continue
-            yield from enumerate(content, start=first)
+            for index, found in enumerate(content, start=first):
+                killer = self._killers.get(index)
+                yield index, found if killer is None else SampleError(killer.reason)
 
     def _made(self, index: int, raw: RawSample) -> pa.Schema | SampleError | Filtered:
         seed = self._pipeline.seed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 
+from stoker.engine.killers import Killer, Killers
 from stoker.engine.process_share import Slot
 from stoker.engine.process_wire import (
     Allow,
@@ -44,11 +45,13 @@ class Member:
     :meth:`ended`, a second each.
     """
 
-    def __init__(self, setup: Setup, payload: Payload, fingerprint: str) -> None:
+    def __init__(self, setup: Setup, payload: Payload, fingerprint: str, killers: Killers) -> None:
         self.index = setup.worker_index
         self._setup = setup
         self._payload = payload
         self._fingerprint = fingerprint
+        self._killers = killers  # of all members
+        self._num_told = 0  # of the killers, to this process
         self.process: WorkerProcess | None = None
         """None once it cannot work at all."""
         self.is_lost = False
@@ -87,7 +90,7 @@ class Member:
     def start(self, process: WorkerProcess) -> None:
         """Put a fresh process in the place of the one before it; the run has to be begun anew."""
         self._former_counts, self._counts = self.counts, Counts()
-        self._memory, self._is_ready, self.is_lost = None, False, False
+        self._memory, self._is_ready, self.is_lost, self._num_told = None, False, False, 0
         self.process = process
         self._send(self._setup, (self._payload.fd,))
 
@@ -110,16 +113,25 @@ class Member:
         self._granted.append(slot)
 
     def allow(self) -> None:
-        """Tell it how many batches it may make, if that has changed."""
+        """Tell it how many batches it may make, if that has changed, and of which samples it would die."""
         num_allowed = self._may_make()
         if num_allowed != self._num_allowed and self.process is not None:
             self._num_allowed = num_allowed
-            self._send(Allow(num_allowed, self._returned()))
+            self._send(Allow(num_allowed, self._returned(), self._untold()))
 
     def _begin(self, position: Position) -> None:
         self._num_received = 0
         self._num_allowed = self._may_make()
-        self._send(Begin(self._run, position, len(self.received), self._num_allowed, self._returned()))
+        begin = Begin(
+            self._run,
+            position,
+            len(self.received),
+            self._num_allowed,
+            self._num_careful,
+            self._returned(),
+            self._untold(),
+        )
+        self._send(begin)
 
     def _may_make(self) -> int:
         num_granted = len(self._granted)
@@ -127,6 +139,11 @@ class Member:
 
     def _returned(self) -> tuple[int, ...]:
         return () if self._memory is None else tuple(self._memory.take_returned())
+
+    def _untold(self) -> tuple[Killer, ...]:
+        killers = self._killers.since(self._num_told)
+        self._num_told += len(killers)
+        return killers
 
     def _send(self, order: Order, fds: tuple[int, ...] = ()) -> None:
         try:
@@ -155,6 +172,7 @@ class Member:
                     self._end(DataError(f"{self.name} found other data than were there when the loader was made"))
             case Made() as made:
                 self._counts = made.counts
+                self._killers.add(made.killers)
                 if made.run == self._run:
                     self._num_received += 1
                     self._num_careful = max(0, self._num_careful - 1)
@@ -194,7 +212,15 @@ class Member:
                 self._end(WorkerError(f"{how} {over}, like one before it"))
                 return None
         self.process.close(time.monotonic())
-        return f"{how}; another one takes its place, from {first or 'its next batch'} on"
+        tried = ", and tries their samples in a process of their own first" if self._granted else ""
+        return f"{how} with {self._in_hand()} in hand; another one takes its place{tried}"
+
+    def _in_hand(self) -> str:
+        """What it was granted and had not delivered, in words."""
+        if not self._granted:
+            return "no batch"
+        num_more = len(self._granted) - 1
+        return f"{self._granted[0]}" + (f" and {num_more} more" if num_more else "")
 
     def waits_for(self) -> tuple[str, str]:
         """The stage that its next batch is in, and a text that says more."""

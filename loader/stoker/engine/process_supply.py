@@ -13,6 +13,7 @@ from stoker.backends.options import AUTO_BACKEND, Backend
 from stoker.backends.registry import compile_ops
 from stoker.engine.engine import Limits
 from stoker.engine.feed import Deal, Feed
+from stoker.engine.killers import Killers
 from stoker.engine.opening import open_data
 from stoker.engine.process_share import Share
 from stoker.engine.process_team import Team
@@ -76,6 +77,7 @@ class ProcessSupply:
         )
         self._cache = cache
         self._backend = backend
+        self._killers = Killers()
         self._is_prepared = any(isinstance(op, Cache) for op in pipeline.ops)
         self._counters = Counters()
         self._former_counts = Counts()
@@ -143,7 +145,8 @@ class ProcessSupply:
             if self._team is not None:
                 self._former_counts += self._team.counts()
             order = self._order
-            self._team = Team(self._share, self._setups(), self._payload, order.dataset, self._limits.timeout_s)
+            timeout_s = self._limits.timeout_s
+            self._team = Team(self._share, self._setups(), self._payload, order.dataset, timeout_s, self._killers)
             self._team_pid = os.getpid()
             self._finalizer = leaving.close_later(self, self._team, self._tally)
             try:

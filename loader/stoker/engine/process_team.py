@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from stoker.engine.killers import Killers
 from stoker.engine.process_member import Member
 from stoker.engine.process_share import Share, Slot
 from stoker.engine.process_wire import Counts, Made, Setup
@@ -30,18 +31,25 @@ class Team:
 
     It has no thread: all it does is done in :meth:`next`, by the one who wants the batch. Meanwhile the workers make
     what they were granted. A worker that dies is replaced, and what it had not delivered is made again by the next: a
-    batch depends on nothing but the pipeline and its place.
+    batch depends on nothing but the pipeline and its place. If it was a sample that ended the worker, the next one
+    finds it in a child process, and all members are told of it.
     """
 
     def __init__(
-        self, share: Share, setups: Sequence[Setup], payload: Payload, fingerprint: str, timeout_s: float
+        self,
+        share: Share,
+        setups: Sequence[Setup],
+        payload: Payload,
+        fingerprint: str,
+        timeout_s: float,
+        killers: Killers,
     ) -> None:
         self._share = share
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._is_closed = False
         self._closing, self._end_of_closing = Channel.pair()  # readable once the second is closed
-        self._members = [Member(setup, payload, fingerprint) for setup in setups]
+        self._members = [Member(setup, payload, fingerprint, killers) for setup in setups]
         self._slots: Iterator[Slot] = iter(())
         self._next_slot: Slot | None = None
         self._ahead: deque[Slot] = deque()  # granted, and not handed out

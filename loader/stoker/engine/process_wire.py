@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from stoker.backends.options import AUTO_BACKEND, Backend
 from stoker.engine.engine import Limits
+from stoker.engine.killers import Killer
 from stoker.engine.prepared_stats import PreparedCounts
 from stoker.plan.resume import Position
 from stoker.processes.channel import Channel, Message
@@ -38,15 +39,18 @@ class Setup:
 class Begin:
     """Make your share of the batches from ``position`` on, without its first ``num_skipped``; give up all else.
 
-    The first ``num_allowed`` of them may be made; the chunks of later ones may be read. ``returned`` are places in the
-    worker's arena that the trainer needs no longer.
+    The first ``num_allowed`` of them may be made, the first ``num_careful`` with care, since a worker that died had
+    them in hand; the chunks of later ones may be read. ``returned`` are places in the worker's arena that the trainer
+    needs no longer, ``killers`` samples that end the worker which makes them, of which it was not told yet.
     """
 
     run: int
     position: Position
     num_skipped: int
     num_allowed: int
+    num_careful: int = 0
     returned: tuple[int, ...] = ()
+    killers: tuple[Killer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Allow:
 
     num_allowed: int
     returned: tuple[int, ...] = ()
+    killers: tuple[Killer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +96,16 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The next batch of the worker's share; ``ready_s`` is when its chunks were there, on the machine's clock."""
+    """The next batch of the worker's share; ``ready_s`` is when its chunks were there, on the machine's clock.
+
+    ``killers`` are those of its samples that end their process, and are among the bad ones.
+    """
 
     run: int
     delivery: Delivery
     ready_s: float
     counts: Counts
+    killers: tuple[Killer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

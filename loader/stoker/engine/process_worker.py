@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import threading
@@ -16,6 +17,7 @@ from stoker.batch.pool import BufferPool
 from stoker.engine.chunk_source import chunks_of
 from stoker.engine.engine import Engine
 from stoker.engine.feed import Deal, Feed
+from stoker.engine.killers import Killers
 from stoker.engine.local import delivery_of
 from stoker.engine.opening import open_data
 from stoker.engine.prepared import open_prepared, with_prepared
@@ -37,13 +39,18 @@ from stoker.engine.process_wire import (
 from stoker.engine.retries import RetryTally
 from stoker.engine.stats import Counters
 from stoker.engine.ticket import Ticket
-from stoker.errors import ClosedError, StokerWarning
+from stoker.errors import ClosedError, DeviceLostError, StokerWarning
 from stoker.memory.arena import Arena
 from stoker.pipeline import Pipeline
 from stoker.processes.channel import Channel, ChannelClosedError, Message
+from stoker.processes.ending import EXIT_DEVICE_LOST
 from stoker.processes.objects import Encoder
 from stoker.processes.payload import unpack
 from stoker.storage.cache import CacheStats, ChunkCache
+
+_LOG = logging.getLogger("stoker")
+
+_FLUSH_S = 1.0
 
 
 def main(channel: Channel, inherited: Any) -> None:  # noqa: ARG001  # every child program has the same signature
@@ -89,6 +96,7 @@ class _Worker:
         self._setup = setup
         self._pipeline = pipeline
         self._program = compile_ops(pipeline.ops, setup.backend)
+        self._killers = Killers()
         self._tally = RetryTally()
         self._cache = None if setup.cache is None else ChunkCache(setup.cache)
         self._dataset = open_data(pipeline, self._tally, cache=self._cache)
@@ -132,9 +140,11 @@ class _Worker:
         match order_of(message):
             case Begin() as begin:
                 self._encoder.release(begin.returned)
+                self._killers.add(begin.killers)
                 self._begin(begin)
-            case Allow(num_allowed, returned):
+            case Allow(num_allowed, returned, killers):
                 self._encoder.release(returned)
+                self._killers.add(killers)
                 assert self._engine is not None, "who has no share is allowed nothing"
                 self._engine.allow(num_allowed)
             case Ask():
@@ -166,8 +176,10 @@ class _Worker:
             self._tally,
             first_epoch=first.epoch,  # what is skipped may end in a later one than the position is in
             num_allowed=begin.num_allowed,
+            killers=self._killers,
+            backend=self._setup.backend,
         )
-        self._engine.start(chain([first], work))
+        self._engine.start(chain([first], work), begin.num_careful)
         threading.Thread(target=self._take, args=(self._engine, begin.run), name="stoker-take", daemon=True).start()
 
     def _take(self, engine: Engine, run: int) -> None:
@@ -180,10 +192,14 @@ class _Worker:
     def _report(self, run: int, result: Ticket | BaseException) -> None:
         if run != self._run:
             return
+        if isinstance(result, DeviceLostError):
+            _LOG.error("worker %d ends, and another one takes its place: %s", self._setup.worker_index, result)
+            self._channel.flush(_FLUSH_S)
+            os._exit(EXIT_DEVICE_LOST)  # the driver may not let go of what is broken
         if isinstance(result, BaseException):
             send_report(self._channel, Failed(run, result))
         else:
-            made = Made(run, delivery_of(result), result.ready_s, self._counts())
+            made = Made(run, delivery_of(result), result.ready_s, self._counts(), tuple(result.killers))
             send_report(self._channel, made, self._encoder)
 
     def _counts(self) -> Counts:

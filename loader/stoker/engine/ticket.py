@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoker.engine.feed import Work
+from stoker.engine.killers import Killer
 from stoker.errors import SampleError
 from stoker.formats.dataset import ChunkContent
 
@@ -25,7 +26,8 @@ class Ticket:
 
     Its life: *planned* (``num_missing`` chunks are not here), *ready* (none is missing; ``ready_s`` is set), *decoding*
     (``contents``, ``uniforms`` and ``builder`` are set; threads fill rows), *made* (``batch`` or ``failure`` is set).
-    Times are of a monotonic clock.
+    Times are of a monotonic clock. Of a ``careful`` one each sample is tried in a child process first; ``killers`` are
+    those, of any ticket, that are not made since they end their process.
     """
 
     number: int
@@ -39,6 +41,8 @@ class Ticket:
     errors: dict[int, SampleError] = field(default_factory=dict)
     filtered: dict[int, Filtered] = field(default_factory=dict)
     conversions: dict[int, str] = field(default_factory=dict)
+    careful: bool = False
+    killers: list[Killer] = field(default_factory=list)
     failure: BaseException | None = None
     batch: pa.RecordBatch | None = None
     device_fields: dict[str, Any] = field(default_factory=dict)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stoker.ops.cache import Cache
+    from stoker.ops.cast import Cast
     from stoker.ops.center_crop import CenterCrop
     from stoker.ops.color_jitter import ColorJitter
+    from stoker.ops.decode_audio import DecodeAudio
     from stoker.ops.decode_image import DecodeImage
     from stoker.ops.decode_json import DecodeJson
     from stoker.ops.decode_numpy import DecodeNumpy
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from stoker.ops.gaussian_blur import GaussianBlur
     from stoker.ops.label import Label
     from stoker.ops.map import Map
+    from stoker.ops.mel_spectrogram import MelSpectrogram
     from stoker.ops.normalize import Normalize
     from stoker.ops.pad import Pad
     from stoker.ops.rand_augment import RandAugment
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from stoker.ops.random_resized_crop import RandomResizedCrop
     from stoker.ops.random_vertical_flip import RandomVerticalFlip
     from stoker.ops.rename import Rename
+    from stoker.ops.resample_audio import ResampleAudio
     from stoker.ops.resize import Resize
     from stoker.ops.select import Select
     from stoker.ops.to_layout import ToLayout
@@ -32,8 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cache",
+    "Cast",
     "CenterCrop",
     "ColorJitter",
+    "DecodeAudio",
     "DecodeImage",
     "DecodeJson",
     "DecodeNumpy",
@@ -41,6 +47,7 @@ __all__ = [
     "GaussianBlur",
     "Label",
     "Map",
+    "MelSpectrogram",
     "Normalize",
     "Pad",
     "RandAugment",
@@ -49,6 +56,7 @@ __all__ = [
     "RandomResizedCrop",
     "RandomVerticalFlip",
     "Rename",
+    "ResampleAudio",
     "Resize",
     "Select",
     "ToLayout",

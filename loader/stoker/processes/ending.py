@@ -6,6 +6,9 @@ import os
 import signal
 from typing import Final
 
+EXIT_DEVICE_LOST: Final = 70
+"""What a process of ours exits with when it can use its GPU no more, though another process may."""
+
 _HINTS: Final = {
     signal.SIGKILL: " (the out-of-memory killer sends it)",
     signal.SIGSEGV: " (a crash in native code; its trace is on the standard error output)",
@@ -18,6 +21,8 @@ _HINTS: Final = {
 def words(wait_status: int, *, with_hint: bool = True) -> str:
     """What :func:`os.waitpid` told about a process that is gone, for people."""
     code = os.waitstatus_to_exitcode(wait_status)
+    if code == EXIT_DEVICE_LOST:
+        return f"exited with code {code} (its context on the GPU was broken; its log is on the standard error output)"
     if code >= 0:
         return f"exited with code {code}"
     number = -code

@@ -46,7 +46,7 @@ class HelloResponse(_message.Message):
     def __init__(self, version: _Optional[_Union[Version, _Mapping]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., beat_ms: _Optional[int] = ..., dispatcher_id: _Optional[str] = ...) -> None: ...
 
 class Worker(_message.Message):
-    __slots__ = ("worker_id", "location", "host_id", "num_threads", "allows_code", "pid", "release", "max_processes", "keeps_cache")
+    __slots__ = ("worker_id", "location", "host_id", "num_threads", "allows_code", "pid", "release", "max_processes", "keeps_cache", "backend", "device")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,8 @@ class Worker(_message.Message):
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     MAX_PROCESSES_FIELD_NUMBER: _ClassVar[int]
     KEEPS_CACHE_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     location: str
     host_id: str
@@ -65,7 +67,9 @@ class Worker(_message.Message):
     release: str
     max_processes: int
     keeps_cache: bool
-    def __init__(self, worker_id: _Optional[str] = ..., location: _Optional[str] = ..., host_id: _Optional[str] = ..., num_threads: _Optional[int] = ..., allows_code: bool = ..., pid: _Optional[int] = ..., release: _Optional[str] = ..., max_processes: _Optional[int] = ..., keeps_cache: bool = ...) -> None: ...
+    backend: str
+    device: str
+    def __init__(self, worker_id: _Optional[str] = ..., location: _Optional[str] = ..., host_id: _Optional[str] = ..., num_threads: _Optional[int] = ..., allows_code: bool = ..., pid: _Optional[int] = ..., release: _Optional[str] = ..., max_processes: _Optional[int] = ..., keeps_cache: bool = ..., backend: _Optional[str] = ..., device: _Optional[str] = ...) -> None: ...
 
 class RegisterWorkerRequest(_message.Message):
     __slots__ = ("worker",)

@@ -17,20 +17,30 @@ class Pipeline(_message.Message):
     def __init__(self, fingerprint: _Optional[str] = ..., json: _Optional[str] = ..., code: _Optional[bytes] = ...) -> None: ...
 
 class WorkerHello(_message.Message):
-    __slots__ = ("version", "worker_id", "host_id", "arena_socket", "limits", "beat_ms")
+    __slots__ = ("version", "worker_id", "host_id", "arena_socket", "limits", "beat_ms", "life")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     ARENA_SOCKET_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     BEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    LIFE_FIELD_NUMBER: _ClassVar[int]
     version: _control_pb2.Version
     worker_id: str
     host_id: str
     arena_socket: str
     limits: _control_pb2.Limits
     beat_ms: int
-    def __init__(self, version: _Optional[_Union[_control_pb2.Version, _Mapping]] = ..., worker_id: _Optional[str] = ..., host_id: _Optional[str] = ..., arena_socket: _Optional[str] = ..., limits: _Optional[_Union[_control_pb2.Limits, _Mapping]] = ..., beat_ms: _Optional[int] = ...) -> None: ...
+    life: str
+    def __init__(self, version: _Optional[_Union[_control_pb2.Version, _Mapping]] = ..., worker_id: _Optional[str] = ..., host_id: _Optional[str] = ..., arena_socket: _Optional[str] = ..., limits: _Optional[_Union[_control_pb2.Limits, _Mapping]] = ..., beat_ms: _Optional[int] = ..., life: _Optional[str] = ...) -> None: ...
+
+class Killer(_message.Message):
+    __slots__ = ("sample", "reason")
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    sample: int
+    reason: str
+    def __init__(self, sample: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class DescribeRequest(_message.Message):
     __slots__ = ("pipeline",)
@@ -51,7 +61,7 @@ class Description(_message.Message):
     def __init__(self, progress: _Optional[str] = ..., dataset: _Optional[str] = ..., num_samples: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class StreamRequest(_message.Message):
-    __slots__ = ("version", "pipeline", "dataset", "epoch", "ranges", "batch_size", "num_lanes", "tail", "batch_start", "batch_stop", "batch_stride", "client_id", "job_name", "takes_arena", "slice_bytes", "process")
+    __slots__ = ("version", "pipeline", "dataset", "epoch", "ranges", "batch_size", "num_lanes", "tail", "batch_start", "batch_stop", "batch_stride", "client_id", "job_name", "takes_arena", "slice_bytes", "process", "num_careful", "killers")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PIPELINE_FIELD_NUMBER: _ClassVar[int]
     DATASET_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +78,8 @@ class StreamRequest(_message.Message):
     TAKES_ARENA_FIELD_NUMBER: _ClassVar[int]
     SLICE_BYTES_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    NUM_CAREFUL_FIELD_NUMBER: _ClassVar[int]
+    KILLERS_FIELD_NUMBER: _ClassVar[int]
     version: _control_pb2.Version
     pipeline: Pipeline
     dataset: str
@@ -84,7 +96,9 @@ class StreamRequest(_message.Message):
     takes_arena: bool
     slice_bytes: int
     process: ProcessRequest
-    def __init__(self, version: _Optional[_Union[_control_pb2.Version, _Mapping]] = ..., pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., dataset: _Optional[str] = ..., epoch: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ..., batch_size: _Optional[int] = ..., num_lanes: _Optional[int] = ..., tail: _Optional[str] = ..., batch_start: _Optional[int] = ..., batch_stop: _Optional[int] = ..., batch_stride: _Optional[int] = ..., client_id: _Optional[str] = ..., job_name: _Optional[str] = ..., takes_arena: bool = ..., slice_bytes: _Optional[int] = ..., process: _Optional[_Union[ProcessRequest, _Mapping]] = ...) -> None: ...
+    num_careful: int
+    killers: _containers.RepeatedCompositeFieldContainer[Killer]
+    def __init__(self, version: _Optional[_Union[_control_pb2.Version, _Mapping]] = ..., pipeline: _Optional[_Union[Pipeline, _Mapping]] = ..., dataset: _Optional[str] = ..., epoch: _Optional[int] = ..., ranges: _Optional[_Iterable[int]] = ..., batch_size: _Optional[int] = ..., num_lanes: _Optional[int] = ..., tail: _Optional[str] = ..., batch_start: _Optional[int] = ..., batch_stop: _Optional[int] = ..., batch_stride: _Optional[int] = ..., client_id: _Optional[str] = ..., job_name: _Optional[str] = ..., takes_arena: bool = ..., slice_bytes: _Optional[int] = ..., process: _Optional[_Union[ProcessRequest, _Mapping]] = ..., num_careful: _Optional[int] = ..., killers: _Optional[_Iterable[_Union[Killer, _Mapping]]] = ...) -> None: ...
 
 class ProcessRequest(_message.Message):
     __slots__ = ("job", "lane", "python")
@@ -203,7 +217,7 @@ class Died(_message.Message):
     def __init__(self, text: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class BatchBegin(_message.Message):
-    __slots__ = ("batch_index", "num_bytes", "pieces", "bad", "num_filtered", "conversions", "wait_storage_s", "wait_decode_s", "seal")
+    __slots__ = ("batch_index", "num_bytes", "pieces", "bad", "num_filtered", "conversions", "wait_storage_s", "wait_decode_s", "seal", "killers")
     BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
     NUM_BYTES_FIELD_NUMBER: _ClassVar[int]
     PIECES_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +227,7 @@ class BatchBegin(_message.Message):
     WAIT_STORAGE_S_FIELD_NUMBER: _ClassVar[int]
     WAIT_DECODE_S_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
+    KILLERS_FIELD_NUMBER: _ClassVar[int]
     batch_index: int
     num_bytes: int
     pieces: _containers.RepeatedCompositeFieldContainer[Piece]
@@ -222,7 +237,8 @@ class BatchBegin(_message.Message):
     wait_storage_s: float
     wait_decode_s: float
     seal: int
-    def __init__(self, batch_index: _Optional[int] = ..., num_bytes: _Optional[int] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bad: _Optional[_Iterable[_Union[Error, _Mapping]]] = ..., num_filtered: _Optional[int] = ..., conversions: _Optional[_Iterable[str]] = ..., wait_storage_s: _Optional[float] = ..., wait_decode_s: _Optional[float] = ..., seal: _Optional[int] = ...) -> None: ...
+    killers: _containers.RepeatedCompositeFieldContainer[Killer]
+    def __init__(self, batch_index: _Optional[int] = ..., num_bytes: _Optional[int] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bad: _Optional[_Iterable[_Union[Error, _Mapping]]] = ..., num_filtered: _Optional[int] = ..., conversions: _Optional[_Iterable[str]] = ..., wait_storage_s: _Optional[float] = ..., wait_decode_s: _Optional[float] = ..., seal: _Optional[int] = ..., killers: _Optional[_Iterable[_Union[Killer, _Mapping]]] = ...) -> None: ...
 
 class Piece(_message.Message):
     __slots__ = ("inline", "offset", "num_bytes")

@@ -31,12 +31,13 @@ _log = logging.getLogger("stoker")
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A worker that said hello: its connection, its beat, and its memory if it is shared."""
+    """A worker that said hello: its connection, its beat, its memory if it is shared, and which process it is."""
 
     owner: Owner
     client: flight.FlightClient
     beat_s: float
     arena: ArenaView | None
+    life: str = ""
 
 
 class Peers:
@@ -111,7 +112,8 @@ class Peers:
                 raise ServiceError(f"{owner} said nothing")
             hello = stream_pb2.WorkerHello.FromString(answers[0])
             versions.check(hello.version, str(owner))
-            return Peer(owner, client, (hello.beat_ms or _DEFAULT_BEAT_MS) / 1000, self._arena_of(owner, hello))
+            beat_s = (hello.beat_ms or _DEFAULT_BEAT_MS) / 1000
+            return Peer(owner, client, beat_s, self._arena_of(owner, hello), hello.life)
 
     def _arena_of(self, owner: Owner, hello: stream_pb2.WorkerHello) -> ArenaView | None:
         if not self._use_arenas or not hello.arena_socket or hello.host_id != host_id():

@@ -6,10 +6,11 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from stoker.batch.pool import BufferPool
+from stoker.engine.killers import Killer, Killers
 from stoker.errors import ClosedError
 from stoker_proto.v1 import stream_pb2 as wire
 from stoker_service.client.arenas import Peers
@@ -36,6 +37,8 @@ class Means:
     request: wire.StreamRequest
     prefetch_bytes: int
     in_order: bool
+    killers: Killers = field(default_factory=Killers)
+    """Samples that ended workers, as far as batches told of them."""
 
 
 class Flow:
@@ -257,6 +260,7 @@ class Flow:
                 if cut is not None:
                     rest = self._add(cut[0])
                     rest.num_allowed = cut[1]
+                    rest.suspects.update(stream.suspects)
                     begun.append(rest)
                     self._means.counters.moves += 1
                 if stream.is_over():
@@ -292,6 +296,9 @@ class Flow:
         request.batch_size, request.num_lanes = lanes.batch_size, lanes.num_lanes
         request.batch_start, request.batch_stop, request.batch_stride = stretch.start, stretch.stop, stretch.stride
         request.takes_arena = takes_arena
+        request.killers.extend(
+            wire.Killer(sample=one.sample, reason=one.reason) for one in self._means.killers.since(0)
+        )
         return request
 
     def on_open(self) -> None:
@@ -311,6 +318,7 @@ class Flow:
             counters.copy_s += arrival.copy_s
             if arrival.begin is not None:
                 counters.bytes_received += arrival.begin.num_bytes
+                self._means.killers.add(Killer(one.sample, one.reason) for one in arrival.begin.killers)
                 counters.arena_batches += bool(arrival.begin.pieces)
                 counters.socket_batches += not arrival.begin.pieces
             self._arrive(place, arrival)

@@ -10,6 +10,7 @@ import uuid
 from typing import Any, Final
 
 from stoker import leaving
+from stoker.batch.pinned import pool_for
 from stoker.engine.feed import Deal
 from stoker.errors import ClosedError, SampleError, SpecError, StallError
 from stoker.pipeline import Pipeline
@@ -23,7 +24,6 @@ from stoker_service.client import forks
 from stoker_service.client.arenas import Peers
 from stoker_service.client.control import Control, JobIdentity, Progress
 from stoker_service.client.flow import Flow, Means
-from stoker_service.client.memory import pool_for
 from stoker_service.client.merge import Place, legs
 from stoker_service.client.opening import DatasetView, Opening, run_apart
 from stoker_service.client.owners import Assignment

@@ -20,6 +20,7 @@ from stoker_service.client.arenas import Peer, Peers
 from stoker_service.client.merge import Place, Stretch
 from stoker_service.client.owners import Owner
 from stoker_service.client.pauses import pause_s
+from stoker_service.limits import MAX_AHEAD
 from stoker_service.transport.decode import Assembly
 from stoker_service.transport.errors import from_wire
 from stoker_service.transport.flight import translate
@@ -129,7 +130,8 @@ class LaneStream:
     """Receives a stretch in a thread of its own. The fields without underscore are guarded by the host's lock.
 
     ``start`` is the first batch that is not here, ``num_allowed`` how many from there on may be asked for, of which
-    ``num_asked`` are asked for on the open call.
+    ``num_asked`` are asked for on the open call. ``suspects`` has, for each process of a worker whose call broke off
+    without a word, the index up to which batches may have been in its hands: one of them may have killed it.
     """
 
     def __init__(self, host: Host, stretch: Stretch) -> None:
@@ -140,6 +142,7 @@ class LaneStream:
         self.num_asked = 0
         self.num_copied = 0
         self.call: OpenCall | None = None
+        self.suspects: dict[str, int] = {}
         self.failure: BaseException | None = None
         self.is_closed = False
         self.doing = "waits for an owner"
@@ -151,6 +154,8 @@ class LaneStream:
         self._chance = random.Random()  # jitter is to differ between lanes
         self._attempt = 0
         self._num_faults = 0
+        self._last_peer: Peer | None = None
+        self._num_in_hand = 0  # batches that the last peer was asked for, or made ahead, when the call ended
         self._thread = threading.Thread(target=self._run, name=f"stoker-lane-{stretch.lane}", daemon=True)
 
     # -- called by the host -------------------------------------------------------------------------------------------
@@ -227,6 +232,8 @@ class LaneStream:
             try:
                 self._receive_from(owner)
             except Broken as broken:
+                if not broken.is_leaving:
+                    self._suspect()
                 if self.start != before:
                     self._attempt = self._num_faults = 0
                 self._after(broken, owner)
@@ -234,6 +241,7 @@ class LaneStream:
     def _receive_from(self, owner: Owner) -> None:
         """Receive over one call. Raises Broken where it ends early, and what the worker says cannot be made."""
         self._do(f"is on its way to {owner}: connecting")
+        self._num_in_hand = 0
         try:
             peer = self._host.peers.of(owner)
         except ServiceError as error:
@@ -259,7 +267,9 @@ class LaneStream:
         """The call for what is left; None if the lane has another owner by now."""
         with self._host.lock:
             left = replace(self.stretch, start=self.start, stop=self.stop)
-        call = OpenCall(peer, self._host.request(left, takes_arena=peer.arena is not None))
+        request = self._host.request(left, takes_arena=peer.arena is not None)
+        request.num_careful = self._num_careful(peer)
+        call = OpenCall(peer, request)
         with self._host.lock:
             is_wanted = not self.is_over() and self.stop == left.stop
             if is_wanted:
@@ -274,8 +284,22 @@ class LaneStream:
     def _let_go(self, call: OpenCall) -> None:
         with self._host.lock:
             if self.call is call:
+                self._last_peer, self._num_in_hand = call.peer, self.num_asked + MAX_AHEAD
                 self.call, self.num_asked = None, 0
         call.close()
+
+    def _suspect(self) -> None:
+        """The last call broke off: whatever its worker had in hand may be what ended it."""
+        self.suspects = {life: end for life, end in self.suspects.items() if end > self.start}
+        if self._last_peer is not None and self._num_in_hand:
+            self.suspects[self._last_peer.life] = self.start + self._num_in_hand * self.stretch.stride
+
+    def _num_careful(self, peer: Peer) -> int:
+        """Batches that a worker is to make with care. One that says hello again has survived what it had in hand."""
+        if peer.life and peer is not self._last_peer:
+            self.suspects.pop(peer.life, None)
+        end = max(self.suspects.values(), default=self.start)
+        return len(range(self.start, end, self.stretch.stride))
 
     def _read(self, call: OpenCall) -> None:
         while not self.is_over():

@@ -29,6 +29,10 @@ def up(
     cache_dir: arguments.CacheDirOption = None,
     cache_bytes: arguments.CacheBytesOption = None,
     cache_ram_bytes: arguments.CacheRamOption = "0",
+    backend: arguments.BackendOption = "auto",
+    device: arguments.DeviceOption = "cpu",
+    placement: arguments.PlacementOption = "auto",
+    device_bytes: arguments.DeviceBytesOption = arguments.DEFAULT_DEVICE,
     engine: Annotated[
         str, typer.Option(help="What runs the workers: processes of this machine, or ray, an existing cluster.")
     ] = "processes",
@@ -63,6 +67,10 @@ def up(
         cache_dir=cache_dir,
         cache_bytes=arguments.size(cache_bytes, "--cache-bytes"),
         cache_ram_bytes=arguments.size(cache_ram_bytes, "--cache-ram-bytes"),
+        backend=backend,
+        device=device,
+        placement=placement,
+        device_bytes=arguments.size(device_bytes, "--device-bytes"),
         engine=engine,
         http_host=http_host,
         http_port=http_port,
@@ -77,6 +85,9 @@ def _run(chosen: UpOptions) -> int:
         from stoker_service.engines import ray
 
         return ray.run(chosen, lifecycle.say)
+    from stoker_service import backend
     from stoker_service.up import Supervisor
 
+    with arguments.wrong_usage():
+        backend.check(chosen.made_by)  # once, instead of every worker
     return Supervisor(chosen, lifecycle.say).run()

@@ -10,6 +10,10 @@ from stoker_service import addresses, arguments, options
 from stoker_service.options import WorkerOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric
+
     from stoker_service.http import Pages
 
 
@@ -35,12 +39,17 @@ def worker(
     cache_dir: arguments.CacheDirOption = None,
     cache_bytes: arguments.CacheBytesOption = None,
     cache_ram_bytes: arguments.CacheRamOption = "0",
+    backend: arguments.BackendOption = "auto",
+    device: arguments.DeviceOption = "cpu",
+    placement: arguments.PlacementOption = "auto",
+    device_bytes: arguments.DeviceBytesOption = arguments.DEFAULT_DEVICE,
     worker_id: Annotated[str | None, typer.Option(help="Its name, unique in the service; else a random one.")] = None,
     http_host: arguments.HttpHostOption = options.LOOPBACK,
     http_port: arguments.HttpPortOption = None,
     parent_pid: arguments.ParentOption = None,
 ) -> None:
     """Run a worker: it reads, decodes and sends the batches of the lanes that it is given."""
+    from stoker.processes.ending import EXIT_DEVICE_LOST
     from stoker_service import lifecycle
 
     lifecycle.begin("worker", parent_pid)
@@ -60,13 +69,21 @@ def worker(
         cache_dir=cache_dir,
         cache_bytes=arguments.size(cache_bytes, "--cache-bytes"),
         cache_ram_bytes=arguments.size(cache_ram_bytes, "--cache-ram-bytes"),
+        backend=backend,
+        device=device,
+        placement=placement,
+        device_bytes=arguments.size(device_bytes, "--device-bytes"),
         worker_id=worker_id,
         http_host=http_host,
         http_port=http_port,
         **threads,
     )
-    process = _Process(chosen)
-    raise typer.Exit(lifecycle.serve(process, process.announce))
+    with arguments.wrong_usage():
+        process = _Process(chosen)
+    code = lifecycle.serve(process, process.announce)
+    if code == EXIT_DEVICE_LOST:
+        lifecycle.leave_within(0.0, code)  # the driver may not let go of what is broken
+    raise typer.Exit(code)
 
 
 class _Process:
@@ -91,7 +108,7 @@ class _Process:
                 self._options.http_host,
                 self._options.http_port,
                 unready=self._server.unready,
-                metrics=metrics.page(lambda: metrics.worker_families(self._server.stats())),
+                metrics=metrics.page(self._families),
             )
         self._server.start(preload=True)
 
@@ -117,6 +134,13 @@ class _Process:
         """Stop now."""
         self._server.stop()
         self._close_pages()
+
+    def _families(self) -> Iterator[Metric]:
+        from stoker_service import gpus, metrics
+
+        made_by = self._options.made_by
+        used_bytes = gpus.used_bytes(made_by.device_index) if made_by.is_gpu else None
+        return metrics.worker_families(self._server.stats(), used_bytes or 0)
 
     def _close_pages(self) -> None:
         if self._pages is not None:

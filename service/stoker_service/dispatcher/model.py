@@ -48,6 +48,8 @@ class Worker:
     release: str = ""
     max_processes: int = 0
     keeps_cache: bool = False
+    backend: str = "cpu"
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ def worker_registered(request: pb.RegisterWorkerRequest) -> WorkerRegistered:
         sent.release,
         sent.max_processes,
         sent.keeps_cache,
+        sent.backend or "cpu",
+        sent.device or "cpu",
     )
     return WorkerRegistered(worker)
 
@@ -129,6 +131,8 @@ def _worker_status(view: WorkerView) -> pb.WorkerStatus:
             release=worker.release,
             max_processes=worker.max_processes,
             keeps_cache=worker.keeps_cache,
+            backend=worker.backend,
+            device=worker.device,
         ),
         state=view.state,
         silent_s=view.silent_s,

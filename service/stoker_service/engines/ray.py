@@ -81,9 +81,9 @@ class _Place:
 class RayFleet:
     """A fleet (see ``engine.py``) of Ray actors, spread over the cluster's nodes.
 
-    Each takes as many of the cluster's CPUs as it has decoding threads. A driver that has called ``ray.init`` itself
-    keeps its connection; else the fleet connects to the cluster of ``RAY_ADDRESS``, or to the one that runs on this
-    machine, and starts none.
+    Each takes as many of the cluster's CPUs as it has decoding threads, and with ``device="cuda"`` one GPU, the only
+    one that it then sees. A driver that has called ``ray.init`` itself keeps its connection; else the fleet connects to
+    the cluster of ``RAY_ADDRESS``, or to the one that runs on this machine, and starts none.
     """
 
     def __init__(self, options: UpOptions) -> None:
@@ -154,6 +154,7 @@ class RayFleet:
                 name=name,
                 namespace=NAMESPACE,
                 num_cpus=self._num_threads,
+                num_gpus=int(self._options.made_by.is_gpu),
                 max_restarts=-1,
                 max_task_retries=-1,
                 max_concurrency=_MAX_CONCURRENCY,
@@ -178,6 +179,10 @@ class RayFleet:
             cache_dir=options.cache_dir,
             cache_bytes=options.cache_bytes,
             cache_ram_bytes=options.cache_ram_bytes,
+            backend=options.backend,
+            device=options.device,
+            placement=options.placement,
+            device_bytes=options.device_bytes,
         )
 
 

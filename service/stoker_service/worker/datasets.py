@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Final
 
+from stoker.backends.options import AUTO_BACKEND, Backend
 from stoker.backends.registry import compile_ops
 from stoker.engine.opening import open_data
 from stoker.engine.retries import RetryTally
@@ -53,9 +54,14 @@ class Datasets:
     """
 
     def __init__(
-        self, limits: RateLimits | None = None, cache: ChunkCache | None = None, fleet: Fleet | None = None
+        self,
+        limits: RateLimits | None = None,
+        cache: ChunkCache | None = None,
+        fleet: Fleet | None = None,
+        backend: Backend = AUTO_BACKEND,
     ) -> None:
         self._limits = limits
+        self._backend = backend
         self._cache = cache
         self._fleet = fleet
         self._lock = threading.Lock()
@@ -114,7 +120,9 @@ class Datasets:
         try:
             opened = self._opened(pipeline, opening)
             with contextlib.suppress(StokerError):  # who makes a producer of it hears of it
-                compile_ops(pipeline.ops)  # here, where streams beat meanwhile: it imports libraries, which takes long
+                compile_ops(
+                    pipeline.ops, self._backend
+                )  # here, where streams beat meanwhile: it imports libraries, which takes long
         except BaseException as error:  # noqa: BLE001  # the thread's outermost loop: it goes to all who wait
             with self._lock:
                 if self._openings.get(name) is opening:

@@ -38,6 +38,9 @@ class Home(streams.Home, dataset_stream.Home, Protocol):
     def worker_id(self) -> str: ...
 
     @property
+    def life(self) -> str: ...
+
+    @property
     def host_id(self) -> str: ...
 
     @property
@@ -154,6 +157,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ca
             arena_socket=self._home.arena_socket,
             limits=control_pb2.Limits(max_pipeline_bytes=limits.MAX_PIPELINE_BYTES, max_lanes=limits.MAX_LANES),
             beat_ms=round(self._home.beat_s * 1000),
+            life=self._home.life,
         )
 
     def _describe(self, context: Any, body: bytes) -> Iterator[stream_pb2.Description]:

@@ -7,21 +7,24 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from stoker.backends.options import AUTO_BACKEND, Backend
 from stoker.backends.program import Program
 from stoker.batch.pool import BufferPool
 from stoker.engine.chunk_source import chunks_of
 from stoker.engine.decoders import DecodePool
 from stoker.engine.feed import Deal, Feed, Work
+from stoker.engine.killers import Killer, Killers
 from stoker.engine.maker import Maker
 from stoker.engine.prepared import open_prepared, with_prepared
 from stoker.engine.retries import RetryTally
 from stoker.engine.stats import Counters
 from stoker.engine.ticket import Ticket
 from stoker.engine.tuning import default_concurrency, default_read_bytes
-from stoker.errors import ClosedError, SampleError, StokerError
+from stoker.errors import ClosedError, DeviceLostError, SampleError, StokerError
 from stoker.formats.dataset import Dataset
 from stoker.memory.arena import Arena
 from stoker.pipeline import Pipeline
@@ -64,16 +67,23 @@ class Made:
     num_filtered: int
     conversions: tuple[str, ...]
     ready_s: float
+    killers: tuple[Killer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What all producers of a worker share; ``cache`` is that of chunks as they lie, whose folder others may use."""
+    """What all producers of a worker share; ``cache`` is that of chunks as they lie, whose folder others may use.
+
+    ``on_device_lost`` is called with the error when a batch could not be made since the GPU is of no use any more: the
+    process should end. Nobody is told of that batch: another worker can make it.
+    """
 
     pool: BufferPool
     decode: DecodePool
     arena: Arena | None
     cache: CacheOptions | None = None
+    backend: Backend = AUTO_BACKEND
+    on_device_lost: Callable[[DeviceLostError], object] = _LOG.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,7 @@ class Opened:
 class _Stream:
     lane: int
     changed: threading.Condition
+    careful: range
     is_closed: bool = False
 
 
@@ -108,6 +119,7 @@ class Producer:
         *,
         memory_bytes: int,
         read_bytes: int | None,
+        killers: Killers | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.dataset = opened.dataset
@@ -116,6 +128,8 @@ class Producer:
         self._feed = Feed(deal, opened.dataset.chunks)
         self._read_bytes = default_read_bytes(self._feed) if read_bytes is None else read_bytes
         self._arena = tools.arena
+        self._on_device_lost = tools.on_device_lost
+        self._killers = Killers() if killers is None else killers
         self._counters = Counters()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -149,18 +163,27 @@ class Producer:
             opened.tally,
             self,
             lambda: self._is_urgent,
+            killers=self._killers,
+            backend=tools.backend,
         )
         self._thread = threading.Thread(target=self._run, name="stoker-produce", daemon=True)
         self._thread.start()
 
     # -- called by streams --------------------------------------------------------------------------------------------
 
-    def attach(self, plan: Plan, batches: range, lane: int) -> int:
-        """A stream opens. Raises ClosedError, or what made the producer end."""
+    def learn(self, killers: Iterable[Killer]) -> None:
+        """Some samples ended another worker."""
+        self._killers.add(killers)
+
+    def attach(self, plan: Plan, batches: range, lane: int, careful: range = range(0)) -> int:
+        """A stream opens; what is not begun yet of the ``careful`` batches is made carefully, for all streams.
+
+        Raises ClosedError, or what made the producer end.
+        """
         with self._lock:
             self._check()
             number = next(self._numbers)
-            self._streams[number] = _Stream(lane, threading.Condition(self._lock))
+            self._streams[number] = _Stream(lane, threading.Condition(self._lock), careful)
             if plan not in self._plans:
                 self._plans[plan] = next(self._numbers)
                 self._plan_of[self._plans[plan]] = plan
@@ -275,6 +298,9 @@ class Producer:
 
     def on_made(self, ticket: Ticket) -> None:
         """See :class:`stoker.engine.maker.Events`."""
+        if isinstance(ticket.failure, DeviceLostError):
+            self._on_device_lost(ticket.failure)
+            return
         made = _made_of(ticket, self._arena)
         num_rows = 0 if ticket.batch is None else ticket.batch.num_rows
         ticket.batch = None
@@ -336,6 +362,8 @@ class Producer:
         self._window.started(start.key)
         ticket = self._tickets[start.key]
         assert ticket is not None, "a batch that is ready has a ticket"
+        users = self._window.users(start.key)
+        ticket.careful = any(start.key[1] in self._streams[number].careful for number in users)
         return ticket
 
     def _give_up(self, keys: list[Key]) -> list[Ticket]:
@@ -444,4 +472,5 @@ def _made_of(ticket: Ticket, arena: Arena | None) -> Made:
         num_filtered=len(ticket.filtered),
         conversions=tuple(ticket.conversions.values()),
         ready_s=ticket.ready_s,
+        killers=tuple(ticket.killers),
     )

@@ -12,6 +12,7 @@ from typing import Final
 
 from stoker.backends.program import Program
 from stoker.backends.registry import compile_ops
+from stoker.engine.killers import Killers
 from stoker.errors import ClosedError, DataError, SpecError
 from stoker.pipeline import Pipeline
 from stoker_proto.v1 import stream_pb2
@@ -70,6 +71,7 @@ class Producers:
         self._changed = threading.Condition()
         self._kept: dict[Name, _Kept] = {}
         self._pipelines: OrderedDict[bytes, Pipeline] = OrderedDict()  # least recently used first
+        self._killers: OrderedDict[Name, Killers] = OrderedDict()  # the same; they outlive the producers
         self._past: OrderedDict[str, ProducerStats] = OrderedDict()
         self._is_closed = False
         self._thread = threading.Thread(target=self._keep, name="stoker-keep", daemon=True)
@@ -124,20 +126,18 @@ class Producers:
         Raises ClosedError.
         """
         name = message.fingerprint, _digest(message.code), opened.dataset.fingerprint
-        program = compile_ops(pipeline.ops)  # outside the lock: it may import a library, and beats need the lock
         with self._changed:
-            if self._is_closed:
-                raise ClosedError("the worker has stopped")
-            kept = self._kept.get(name)
-            if kept is not None and kept.producer.failure is not None:
-                broken = self._take_out(name)
-                threading.Thread(target=broken.close, args=(time.monotonic() + CLOSE_S,), daemon=True).start()
-                kept = None
-            if kept is None:
-                kept = self._kept[name] = _Kept(self._made(message.fingerprint, pipeline, opened, program))
-            kept.num_users += 1
-            self._share()
-            return kept.producer
+            found = self._used(name)
+        if found is not None:
+            return found
+        program = compile_ops(pipeline.ops, self._tools.backend)  # without the lock: it may import, and beats need it
+        with self._changed:
+            found = self._used(name)  # another thread's, made meanwhile
+            if found is None:
+                found = self._made(name, pipeline, opened, program)
+                self._kept[name] = _Kept(found, num_users=1)
+                self._share()
+            return found
 
     def release(self, producer: Producer) -> None:
         """One user less; the last one's end begins the time for which the producer is still kept."""
@@ -170,15 +170,35 @@ class Producers:
         for thread in (*closing, self._thread):
             thread.join(max(0.0, deadline_s - time.monotonic()))
 
-    def _made(self, fingerprint: str, pipeline: Pipeline, opened: Opened, program: Program) -> Producer:
+    def _used(self, name: Name) -> Producer | None:
+        """The producer of this name, with one user more; None if there is none that works. Raises ClosedError."""
+        if self._is_closed:
+            raise ClosedError("the worker has stopped")
+        kept = self._kept.get(name)
+        if kept is None:
+            return None
+        if kept.producer.failure is not None:
+            broken = self._take_out(name)
+            threading.Thread(target=broken.close, args=(time.monotonic() + CLOSE_S,), daemon=True).start()
+            return None
+        kept.num_users += 1
+        self._share()
+        return kept.producer
+
+    def _made(self, name: Name, pipeline: Pipeline, opened: Opened, program: Program) -> Producer:
+        killers = self._killers.setdefault(name, Killers())
+        self._killers.move_to_end(name)
+        if len(self._killers) > MAX_PIPELINES:
+            self._killers.popitem(last=False)
         return Producer(
-            fingerprint,
+            name[0],
             pipeline,
             opened,
             program,
             self._tools,
             memory_bytes=self._memory_bytes,
             read_bytes=self._read_bytes,
+            killers=killers,
         )
 
     def _share(self) -> None:

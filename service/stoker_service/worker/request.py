@@ -8,6 +8,7 @@ from typing import Final, get_args
 
 from google.protobuf.message import DecodeError
 
+from stoker.engine.killers import MAX_KILLERS, Killer
 from stoker.errors import SpecError
 from stoker.plan.lanes import Lanes
 from stoker.plan.ranges import Ranges
@@ -33,10 +34,17 @@ class Asked:
     batches: range
     takes_arena: bool
     slice_bytes: int
+    num_careful: int = 0
+    killers: tuple[Killer, ...] = ()
 
     @property
     def lane(self) -> int:
         return self.batches.start % self.plan.lanes.num_lanes
+
+    @property
+    def careful(self) -> range:
+        """The batches to be made with care, since one of them may have ended another worker."""
+        return self.batches[: self.num_careful]
 
 
 def read(command: bytes) -> Asked:
@@ -55,6 +63,8 @@ def read(command: bytes) -> Asked:
         batches=range(request.batch_start, request.batch_stop, request.batch_stride),
         takes_arena=request.takes_arena,
         slice_bytes=request.slice_bytes or DEFAULT_SLICE_BYTES,
+        num_careful=request.num_careful,
+        killers=tuple(Killer(one.sample, one.reason) for one in request.killers[:MAX_KILLERS]),
     )
 
 

@@ -15,14 +15,17 @@ import pyarrow as pa
 from stoker import __version__
 from stoker.batch.pool import BufferPool
 from stoker.engine.decoders import DecodePool
-from stoker.errors import SpecError
+from stoker.errors import DeviceLostError, SpecError
 from stoker.memory.arena import Arena
+from stoker.processes.ending import EXIT_DEVICE_LOST
 from stoker.storage.cache import CacheStats, ChunkCache
 from stoker.storage.meter import StorageStats
 from stoker.storage.rate import RateLimits
 from stoker_proto.v1 import control_pb2
+from stoker_service import backend
 from stoker_service.addresses import joined
 from stoker_service.fleet_counts import FleetCounts
+from stoker_service.lifecycle import EXIT_GOOD
 from stoker_service.options import WorkerOptions
 from stoker_service.transport.arena_host import ArenaHost
 from stoker_service.transport.host import host_id
@@ -62,7 +65,12 @@ class WorkerServer:
     """
 
     def __init__(self, options: WorkerOptions) -> None:
+        """Raises SpecError or MissingDependencyError if the back-end cannot work here."""
+        backend.check(options.made_by)
         self._options = options
+        self._backend = options.made_by
+        self._code = EXIT_GOOD
+        self.life: Final = secrets.token_hex(8)
         self.worker_id: Final = options.worker_id or f"worker-{secrets.token_hex(4)}"
         self.host_id: Final = host_id()
         self.is_draining = False
@@ -82,7 +90,7 @@ class WorkerServer:
         self._limits = RateLimits()
         self._cache = ChunkCache(options.cache) if options.cache is not None else None
         self._fleet = Fleet(self.worker_id, keeps_cache=self._cache is not None)
-        self._datasets = Datasets(self._limits, self._cache, self._fleet)
+        self._datasets = Datasets(self._limits, self._cache, self._fleet, self._backend)
         self._keeper: Keeper | None = None
         self._producers: Producers | None = None
         self.processes: Final = Processes(options.num_processes, Payloads(options.memory_bytes))
@@ -96,9 +104,7 @@ class WorkerServer:
         Raises SpecError if the port is taken, or if no host is known under which clients can reach it.
         """
         if preload:
-            from stoker.backends.cpu.preload import preload as import_all
-
-            import_all()
+            backend.preload(self._backend)
         options = self._options
         reached_host = options.reached_host
         if options.arena:
@@ -107,7 +113,7 @@ class WorkerServer:
         pool = BufferPool(idle_bytes) if self.arena is None else BufferPool(idle_bytes, self.arena.allocate)
         self._decode = DecodePool(options.num_threads)
         self._producers = Producers(
-            Tools(pool, self._decode, self.arena, self._options.cache),
+            Tools(pool, self._decode, self.arena, options.cache, self._backend, self._on_device_lost),
             self._datasets,
             memory_bytes=options.memory_bytes,
             read_bytes=options.read_bytes,
@@ -155,9 +161,9 @@ class WorkerServer:
         self._ended.wait(STOP_S)
 
     def wait(self) -> int:
-        """Wait for its end; the exit code, which is 0, since it ends only when it is asked to."""
+        """Wait for its end; the exit code: 0 if it was asked to end, else it has lost its GPU, and is not stopped."""
         self._ended.wait()
-        return 0
+        return self._code
 
     # -- what is ------------------------------------------------------------------------------------------------------
 
@@ -208,6 +214,7 @@ class WorkerServer:
         found = self._producers.stats() if self._producers is not None else ()
         storage = self._datasets.storage()
         cache = self._cache.stats() if self._cache is not None else NO_CACHE
+        name, device = backend.shown(self._backend)
         return WorkerStats(
             storage_s=sum(one.storage_s for one in found),
             decode_s=sum(one.decode_s for one in found),
@@ -228,6 +235,8 @@ class WorkerServer:
             storage=storage,
             cache=cache,
             fleet=self._fleet_counts(cache, storage),
+            backend=name,
+            device=device,
         )
 
     def _fleet_counts(self, cache: CacheStats, storage: StorageStats) -> FleetCounts:
@@ -265,6 +274,7 @@ class WorkerServer:
             ) from None
 
     def _described(self) -> control_pb2.Worker:
+        name, device = backend.shown(self._backend)
         return control_pb2.Worker(
             worker_id=self.worker_id,
             location=self._location,
@@ -275,6 +285,8 @@ class WorkerServer:
             release=__version__,
             max_processes=self.processes.max_processes,
             keeps_cache=self._cache is not None,
+            backend=name,
+            device=device,
         )
 
     def _report(self) -> control_pb2.WorkerBeatRequest:
@@ -317,6 +329,19 @@ class WorkerServer:
         self._is_last = True
         if self._flight is not None:
             self._flight.look_again()
+
+    def _on_device_lost(self, error: DeviceLostError) -> None:
+        """Have the process end as it stands: its clients see that it broke off, and make others do its work, with care.
+
+        To leave in good order would not do: a sample that breaks every GPU would go from worker to worker for ever.
+        """
+        with self._lock:
+            if self._is_stopping or self._code != EXIT_GOOD:
+                return
+            self._code = EXIT_DEVICE_LOST
+            self.is_draining = True
+        _LOG.error("worker %s ends, to be started again: %s", self.worker_id, error)
+        self._ended.set()
 
     def _stop_soon(self) -> None:
         """Stop in a thread of its own: the agent's, which asks, is joined."""

@@ -55,6 +55,7 @@ class WorkerStats:
     waiting for the network included. ``queued_bytes``: batches made, in the making or being sent. ``num_processes`` run
     for torch datasets, which have made ``dataset_batches``; ``payload_bytes``: datasets kept for them. ``storage``:
     what was asked of it; ``cache``: the worker's own, zeros if it has none; ``fleet``: bytes by where they came from.
+    ``backend`` makes its samples, on ``device``.
     """
 
     storage_s: float
@@ -76,3 +77,5 @@ class WorkerStats:
     storage: StorageStats = NO_STORAGE
     cache: CacheStats = NO_CACHE
     fleet: FleetCounts = NOTHING
+    backend: str = "cpu"
+    device: str = "cpu"

@@ -109,7 +109,8 @@ class Stream:
         request.check_extent(asked, opened.dataset.chunks.num_samples)
         producer = producers.acquire(asked.pipeline, pipeline, opened)
         try:
-            self._number = producer.attach(asked.plan, asked.batches, asked.lane)
+            producer.learn(asked.killers)
+            self._number = producer.attach(asked.plan, asked.batches, asked.lane, asked.careful)
             self._producer, self.lane = producer, asked.lane
             try:
                 self._send_all(asked, producer)
@@ -240,6 +241,7 @@ def _begin_of(made: Made, begun_s: float, sending_s: float) -> stream_pb2.BatchB
         num_bytes=made.encoded.num_bytes,
         bad=[to_wire(error) for error in made.bad],
         num_filtered=made.num_filtered,
+        killers=[stream_pb2.Killer(sample=killer.sample, reason=killer.reason) for killer in made.killers],
         conversions=made.conversions,
         wait_storage_s=storage_s,
         wait_decode_s=waited_s - storage_s,

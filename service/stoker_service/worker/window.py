@@ -24,10 +24,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from stoker_service import limits
 from stoker_service.worker.consumers import Consumer, Consumers, Key
 from stoker_service.worker.ranking import Rank, Ranking
 
-MAX_AHEAD = 64
+MAX_AHEAD = limits.MAX_AHEAD
 """Batches that one consumer may have made or planned before it, however small they are."""
 
 MAX_PLANNED = 16

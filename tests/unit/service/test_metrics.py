@@ -62,6 +62,8 @@ def test_labels_come_from_closed_sets(kind: str) -> None:
         "source": {"local", "peer", "origin"},
         "tier": {"ram", "disk"},
         "percentile": {"50", "95", "99"},
+        "backend": {"cpu", "dali"},
+        "device": {"cpu", "cuda:0", "cuda:1"},
     }
     for family in families_of(kind):
         for sample in family.samples:
@@ -122,6 +124,9 @@ def test_a_worker_tells_its_stages() -> None:
     assert found["stoker_cache_held_bytes{tier=disk}"] == WORKER_STATS.cache.held_disk_bytes
     assert found["stoker_source_bytes_total{source=peer}"] == WORKER_STATS.fleet.peer_bytes
     assert found["stoker_source_bytes_total{source=origin}"] == WORKER_STATS.fleet.origin_bytes
+    assert found["stoker_worker_info{backend=dali}{device=cuda:1}"] == 1
+    assert found["stoker_gpu_used_bytes"] == 0
+    assert values(metrics.worker_families(WORKER_STATS, 1 << 30))["stoker_gpu_used_bytes"] == 1 << 30
 
 
 def test_a_trainer_tells_what_a_step_waits_and_what_part_of_the_time() -> None:

@@ -10,14 +10,22 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from stoker.backends.options import Backend
 from stoker.errors import SpecError
 from stoker.storage.cache import CacheOptions
 from stoker_service import addresses
 from stoker_service.addresses import Address
-from stoker_service.arguments import DEFAULT_MEMORY, as_arguments, size
+from stoker_service.arguments import DEFAULT_DEVICE, DEFAULT_MEMORY, as_arguments, size
 from stoker_service.commands import dispatcher as dispatcher_command
 from stoker_service.commands import worker as worker_command
-from stoker_service.options import DEFAULT_MEMORY_BYTES, DispatcherOptions, UpOptions, WorkerOptions, read_options
+from stoker_service.options import (
+    DEFAULT_DEVICE_BYTES,
+    DEFAULT_MEMORY_BYTES,
+    DispatcherOptions,
+    UpOptions,
+    WorkerOptions,
+    read_options,
+)
 
 HERE = "stoker://127.0.0.1:4300"
 
@@ -45,6 +53,17 @@ HERE = "stoker://127.0.0.1:4300"
         (WorkerOptions, {"dispatcher": HERE, "cache_dir": ""}, r"cache_dir='': expected a folder of the local disk"),
         (WorkerOptions, {"dispatcher": HERE, "cache_ram_bytes": 512}, r"cache_ram_bytes=512: .* it counts bytes"),
         (UpOptions, {"cache_dir": "/x", "cache_bytes": 9}, r"cache_bytes=9: .* it counts bytes"),
+        (
+            WorkerOptions,
+            {"dispatcher": HERE, "backend": "dalli"},
+            r"no back-end is named 'dalli'; known: auto, cpu, dali",
+        ),
+        (WorkerOptions, {"dispatcher": HERE, "device": "gpu"}, r"device is 'gpu'; expected cpu, cuda, or cuda:"),
+        (WorkerOptions, {"dispatcher": HERE, "placement": "mixed"}, r"placement 'mixed' needs a GPU"),
+        (WorkerOptions, {"dispatcher": HERE, "placement": "Resise=cpu"}, r"no op is named 'Resise'"),
+        (WorkerOptions, {"dispatcher": HERE, "placement": "Resize=cpu,mixed"}, r"no op is named 'mixed'"),
+        (WorkerOptions, {"dispatcher": HERE, "device_bytes": 0}, r"device_bytes is 0; it must be at least 1"),
+        (UpOptions, {"engine": "ray", "device": "cuda:1"}, r"device='cuda:1': Ray chooses each worker's GPU"),
         (UpOptions, {"num_workers": 0}, r"num_workers=0: expected 1 or more"),
         (UpOptions, {"engine": "Ray"}, r"engine='Ray': .* did you mean 'ray'\?"),
         (UpOptions, {"num_workers": 9, "http_port": 65530}, r"http_port=65530: expected room for 9 workers"),
@@ -130,6 +149,18 @@ def test_a_worker_has_a_cache_if_it_has_room_for_one() -> None:
         assert found == CacheOptions("/x", disk_bytes=1 << 30, ram_bytes=1 << 20)
 
 
+def test_a_worker_has_the_back_end_that_it_was_told() -> None:
+    assert WorkerOptions(HERE).made_by == Backend()
+    found = WorkerOptions(
+        HERE, device="cuda:1", placement="DecodeImage=mixed, Resize=cpu", device_bytes=1 << 30
+    ).made_by
+    assert found == Backend("auto", "cuda:1", {"DecodeImage": "mixed", "Resize": "cpu"}, device_bytes=1 << 30)
+    of_service = UpOptions(2, backend="dali", device="cuda:1", placement="cpu", device_bytes=1 << 30)
+    for index in range(2):
+        found = of_service.for_worker(index, Address("127.0.0.1", 1)).made_by
+        assert found == of_service.made_by == Backend("dali", "cuda:1", "cpu", device_bytes=1 << 30)
+
+
 def test_the_pages_of_workers_follow_the_dispatchers() -> None:
     here = Address("127.0.0.1", 1)
     assert UpOptions(2).for_worker(1, here).http_port is None
@@ -165,6 +196,10 @@ def test_the_pages_of_workers_follow_the_dispatchers() -> None:
                 cache_dir="/nvme/stoker",
                 cache_bytes=1 << 33,
                 cache_ram_bytes=1 << 28,
+                backend="dali",
+                device="cuda:3",
+                placement="DecodeImage=mixed,Resize=cpu",
+                device_bytes=1 << 32,
                 worker_id="w-1",
                 http_port=8,
             ),
@@ -199,6 +234,7 @@ def test_sizes_are_read_with_units(text: str | None, expected: int | None) -> No
 
 def test_the_default_of_memory_is_the_same_in_both_notations() -> None:
     assert size(DEFAULT_MEMORY, "--memory-bytes") == DEFAULT_MEMORY_BYTES
+    assert size(DEFAULT_DEVICE, "--device-bytes") == DEFAULT_DEVICE_BYTES == Backend().device_bytes
 
 
 @pytest.mark.parametrize("text", ["", "many", "5MB", "-1", "1e9"])

@@ -36,6 +36,8 @@ RESPONSE = wire.StatusResponse(
                 release="1.2.3",
                 max_processes=4,
                 keeps_cache=True,
+                backend="dali",
+                device="cuda:1",
             ),
             state="alive",
             silent_s=0.25,
@@ -108,6 +110,8 @@ def test_json_has_these_keys_and_values(found: ServiceStatus) -> None:
                 "num_processes": 3,
                 "max_processes": 4,
                 "keeps_cache": True,
+                "backend": "dali",
+                "device": "cuda:1",
                 "fleet": {
                     "local_bytes": 60,
                     "peer_bytes": 30,
@@ -136,6 +140,8 @@ def test_json_has_these_keys_and_values(found: ServiceStatus) -> None:
                 "num_processes": 0,
                 "max_processes": 0,
                 "keeps_cache": False,
+                "backend": "cpu",
+                "device": "cpu",
                 "fleet": {
                     "local_bytes": 0,
                     "peer_bytes": 0,
@@ -216,9 +222,9 @@ def shown(found: ServiceStatus) -> list[str]:
 def test_people_see_a_line_for_each_worker_and_job(found: ServiceStatus) -> None:
     lines = shown(found)
     assert "stoker://10.0.0.1:4300, up 1.1 h, release 1.2.3" in lines
-    assert "worker state silent lanes processes from bucket rows/s queued where" in lines
-    assert "w-a alive 0.2 s 8 3 of 4 10.0% 12,346 1.5 GiB grpc://10.0.0.7:4301" in lines
-    assert "w-b dead 12 s 0 – – – – grpc://10.0.0.8:4301" in lines
+    assert "worker state silent by lanes processes from bucket rows/s queued where" in lines
+    assert "w-a alive 0.2 s dali cuda:1 8 3 of 4 10.0% 12,346 1.5 GiB grpc://10.0.0.7:4301" in lines
+    assert "w-b dead 12 s cpu 0 – – – – grpc://10.0.0.8:4301" in lines
     assert "job pipeline ranks silent lanes epoch rows/s starved queued" in lines
     assert "train ffffffffffff 2 of 2 0.5 s 2 3 150 12.5% 1.0 MiB" in lines
     assert "default eeeeeeeeeeee 0 of 1 gone 8 0 0 0.0% 0 B" in lines

@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import stoker
-from stoker.errors import StokerError
+from stoker.errors import DeviceLostError, StokerError
+from stoker.processes.ending import EXIT_DEVICE_LOST
 from stoker_proto.v1 import control_pb2 as wire
 from stoker_service import addresses
 from stoker_service.control import Control
@@ -127,6 +129,26 @@ def test_a_worker_that_is_killed_is_started_again() -> None:
         after = until("another worker", lambda: found if len(found := alive(address) - {killed}) == 2 else None)
         assert len(after & before) == 1
         assert "ended by signal 9; started again" in running.stderr()
+
+
+def test_a_worker_that_lost_its_gpu_is_started_again_and_the_job_goes_on(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+
+    def lose_once(sample: dict[str, Any]) -> dict[str, Any]:
+        if int(sample["cls"]) == 17 and not note.exists():
+            note.touch()
+            raise DeviceLostError("the GPU's context is broken")
+        return sample
+
+    steps = [stoker.ops.Label("cls"), stoker.ops.Map(lose_once, seed_globals=False)]
+    source = stoker.tar(loading.numbered(tmp_path / "shard.tar", 60))
+    with (
+        up("--workers=1", "--allow-code", "--backend=cpu") as (running, address),
+        loading.load(stoker.Pipeline(source, steps, batch_size=4), service=address) as loader,
+    ):
+        assert sorted(label for batch in loader for label in batch["cls"]) == list(range(60))
+        assert loader.stats()["bad_samples"] == 0
+        assert f"worker-0 ended with exit code {EXIT_DEVICE_LOST}; started again" in running.stderr()
 
 
 def test_a_dispatcher_that_is_killed_is_started_again_at_its_address() -> None:

@@ -72,6 +72,25 @@ def test_a_worker_needs_the_address_of_a_dispatcher() -> None:
         assert "dispatcher='http://x': expected stoker://HOST:PORT" in running.stderr()
 
 
+@pytest.mark.parametrize("command", [["worker", "--dispatcher=stoker://127.0.0.1:1"], ["up", "--port=0"]])
+def test_a_gpu_that_is_not_here_is_an_error_of_one_line(command: list[str]) -> None:
+    pytest.importorskip("nvidia.dali")
+    with commands.stoker(*command, "--device=cuda:99") as running:
+        assert running.wait() == 2
+        (line,) = running.stderr().splitlines()
+        assert "device='cuda:99': expected" in line
+
+
+def test_its_metrics_say_what_makes_its_samples() -> None:
+    pytest.importorskip("nvidia.dali")
+    with worker("stoker://127.0.0.1:1", "--backend=dali") as (_, url):
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{url}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+    assert 'stoker_worker_info{backend="dali",device="cpu"} 1.0' in lines
+    assert "stoker_gpu_used_bytes 0.0" in lines
+
+
 def test_a_taken_port_is_an_error_of_one_line() -> None:
     with commands.stoker("dispatcher", "--port=0") as other:
         address = other.line().split()[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import stoker.backends.cpu.audio
 import stoker.backends.cpu.augment
 import stoker.backends.cpu.blur
 import stoker.backends.cpu.colour

@@ -12,6 +12,7 @@ from stoker.backends.cpu.picture import picture
 from stoker.backends.program import Kernel
 from stoker.backends.registry import implements
 from stoker.errors import SampleError
+from stoker.ops.cast import Cast
 from stoker.ops.normalize import Normalize
 from stoker.ops.to_layout import ToLayout
 from stoker.sample import Deferred, Sample, Write
@@ -48,6 +49,8 @@ class _ChannelsFirst:
 
     def writer(self, out: NDArray[Any]) -> Write:
         """Prepare to fill ``out``."""
+        if self.dtype == np.float16 or self.dtype.itemsize > 4:  # of those OpenCV knows not all
+            return lambda: np.copyto(out, self._image.array().transpose(2, 0, 1))
         split, planes = need("cv2").split, list(out)
         return lambda: split(self._image.array(), planes)
 
@@ -56,6 +59,23 @@ class _ChannelsFirst:
         out = np.empty(self.shape, self.dtype)
         self.writer(out)()
         return out
+
+
+class _Converted:
+    """A picture in another dtype, made when it is written. A Deferred."""
+
+    def __init__(self, image: Deferred, dtype: np.dtype[Any]) -> None:
+        self._image = image
+        self.shape = image.shape
+        self.dtype = dtype
+
+    def writer(self, out: NDArray[Any]) -> Write:
+        """Prepare to fill ``out``."""
+        return lambda: np.copyto(out, self._image.array(), casting="unsafe")
+
+    def array(self) -> NDArray[Any]:
+        """Return the numbers as a new array."""
+        return self._image.array().astype(self.dtype)
 
 
 class _Scaling:
@@ -105,7 +125,35 @@ def to_layout(op: ToLayout) -> Kernel:
 
     def kernel(sample: Sample, uniforms: NDArray[np.float64]) -> None:  # noqa: ARG001  # draws nothing
         value = sample.fields[op.field]
-        image = value if isinstance(value, _Numbers) else picture(sample, op.field)
+        image = value if isinstance(value, _Numbers | _Converted) else picture(sample, op.field)
         sample.fields[op.field] = _ChannelsFirst(image) if op.layout == "NCHW" else image
 
     return kernel
+
+
+@implements(Cast)
+def cast(op: Cast) -> Kernel:
+    """Change the dtype of a picture later, when it is written; bfloat16, which NumPy lacks, at once, as a tensor."""
+    dtype = None if op.dtype == "bfloat16" else np.dtype(op.dtype)
+    torch = need("torch") if dtype is None else None
+
+    def kernel(sample: Sample, uniforms: NDArray[np.float64]) -> None:  # noqa: ARG001  # draws nothing
+        value = sample.fields[op.field]
+        if dtype is not None and isinstance(value, Deferred):
+            sample.fields[op.field] = _Converted(value, dtype)
+            return
+        array = _numbers_of(value, op.field)
+        if dtype is not None:
+            sample.fields[op.field] = array.astype(dtype) if array.ndim else dtype.type(array)
+        elif torch is not None:
+            sample.fields[op.field] = torch.from_numpy(np.array(array)).to(torch.bfloat16)
+
+    return kernel
+
+
+def _numbers_of(value: Any, field: str) -> NDArray[Any]:
+    """A value as an array. Raises SampleError for what holds no numbers."""
+    array = value.array() if isinstance(value, Deferred) else np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise SampleError(f"field {field!r} holds {type(value).__name__}, not numbers")
+    return array

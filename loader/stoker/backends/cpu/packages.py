@@ -9,6 +9,8 @@ from types import ModuleType
 from stoker.errors import MissingDependencyError
 
 _DISTRIBUTIONS = {"cv2": "opencv-python-headless", "PIL.Image": "pillow", "simplejpeg": "simplejpeg"}
+_EXTRAS = {"soundfile": ("audio", "sound"), "soxr": ("audio", "sound"), "av": ("video", "video")}
+"""The extra that brings a module, and what it is for; pictures' unless told."""
 
 
 @functools.cache
@@ -18,4 +20,5 @@ def need(module: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         package = _DISTRIBUTIONS.get(module, module)
-        raise MissingDependencyError(f"{package} is needed for pictures: pip install 'stoker[cpu]'") from error
+        extra, purpose = _EXTRAS.get(module, ("cpu", "pictures"))
+        raise MissingDependencyError(f"{package} is needed for {purpose}: pip install 'stoker[{extra}]'") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 
 import stoker.backends.cpu  # noqa: F401  # registers what carries out the ops that DALI lacks
@@ -10,7 +9,7 @@ from stoker.backends.dali.kernels import dali_kernel
 from stoker.backends.dali.runner import Runner
 from stoker.backends.options import Backend
 from stoker.backends.program import Program
-from stoker.backends.registry import kernels_of
+from stoker.backends.registry import has_dali, kernels_of
 from stoker.errors import MissingDependencyError
 from stoker.ops.image_op import ImageOp
 from stoker.ops.op import Op
@@ -22,7 +21,7 @@ def compile_steps(ops: Sequence[Op], prefix_length: int, backend: Backend) -> Pr
 
     Raises SpecError, MissingDependencyError.
     """
-    if not importlib.util.find_spec("nvidia.dali"):
+    if not has_dali():
         raise MissingDependencyError(
             'backend="dali" needs NVIDIA DALI: pip install "stoker[dali]", or nvidia-dali-cuda130 for CUDA 13'
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stoker.backends.dali.steps import Argument, Node, Placed, library
 from stoker.ops.geometry import Window
 
-Entry = Literal["file", "pixels"]
+Entry = Literal["file", "pixels", "wave"]
 
 _REGION = (Argument(np.int32, 1), Argument(np.int32, 1))
 
@@ -103,6 +103,8 @@ class Graph:
                 adjust_orientation=False,
                 jpeg_fancy_upsampling=True,
             )
+        elif form.entry == "wave":
+            x = self._input(Argument(np.float32, 1))
         else:
             x = self._input(Argument(np.dtype(form.dtype).type, 3), layout="HWC")
         is_on_gpu = form.entry_on_gpu

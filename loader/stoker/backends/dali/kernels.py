@@ -8,19 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stoker.backends.cpu.audio import mel_wave
 from stoker.backends.cpu.decode import decode_image as decode_on_cpu
 from stoker.backends.cpu.picture import picture as cpu_picture
-from stoker.backends.dali.picture import DaliPicture, dali_picture, of_source
+from stoker.backends.dali.picture import DaliPicture, WaveSource, dali_picture, of_source
 from stoker.backends.dali.runner import Runner
-from stoker.backends.dali.steps import Blend, Blur, ChannelsFirst, Cut, Fill, Mirror, Scale, Standardize
+from stoker.backends.dali.steps import Blend, Blur, ChannelsFirst, Cut, Fill, Mel, Mirror, Scale, Standardize, To
 from stoker.backends.program import Kernel
 from stoker.errors import SampleError
+from stoker.ops.cast import Cast
 from stoker.ops.center_crop import CenterCrop
 from stoker.ops.color_jitter import ColorJitter
 from stoker.ops.decode_image import DecodeImage
 from stoker.ops.gaussian_blur import GaussianBlur
 from stoker.ops.geometry import pair
 from stoker.ops.image_op import ImageOp
+from stoker.ops.mel_spectrogram import MelSpectrogram
 from stoker.ops.normalize import Normalize
 from stoker.ops.op import Op
 from stoker.ops.pad import Pad
@@ -43,6 +46,10 @@ def dali_kernel(op: Op, runner: Runner, on_cpu: Kernel) -> Kernel | None:
     """The kernel of an op; None if DALI cannot do it. ``on_cpu`` does it for pictures that DALI cannot do it for."""
     if isinstance(op, DecodeImage):
         return _decode(op, runner)
+    if isinstance(op, Cast):
+        return _cast(op, runner, on_cpu)
+    if isinstance(op, MelSpectrogram):
+        return _mel_spectrogram(op, runner, on_cpu)
     found = _CHANGES.get(type(op))
     if found is None or not isinstance(op, ImageOp):
         return None
@@ -79,6 +86,38 @@ def _scale(op: RandomResizedCrop | Resize) -> Scale | None:
     if op.interpolation == "bicubic" and not op.antialias:
         return None
     return Scale(op.interpolation, op.antialias)
+
+
+def _cast(op: Cast, runner: Runner, on_cpu: Kernel) -> Kernel | None:
+    """To a float, of what DALI makes; to whole numbers DALI rounds."""
+    if op.dtype not in ("float16", "float32", "float64"):
+        return None
+    on_gpu, step, dtype = runner.backend.place_of("Cast") != "cpu", To(op.dtype), np.dtype(op.dtype)
+
+    def kernel(sample: Sample, uniforms: NDArray[np.float64]) -> None:
+        value = sample.fields[op.field]
+        if isinstance(value, DaliPicture):
+            sample.fields[op.field] = value.then(step, on_gpu=on_gpu, dtype=dtype)
+        else:
+            on_cpu(sample, uniforms)
+
+    return kernel
+
+
+def _mel_spectrogram(op: MelSpectrogram, runner: Runner, on_cpu: Kernel) -> Kernel:
+    """Of waves of one channel."""
+    on_gpu, step = runner.backend.place_of("MelSpectrogram") != "cpu", Mel(op)
+
+    def kernel(sample: Sample, uniforms: NDArray[np.float64]) -> None:
+        wave = mel_wave(sample, op)
+        if wave.ndim != 1:
+            on_cpu(sample, uniforms)
+            return
+        whole = of_source(runner, WaveSource(wave))
+        shape = op.n_mels, op.num_windows(len(wave))
+        sample.fields[op.field] = whole.then(step, on_gpu=on_gpu, shape=shape)
+
+    return kernel
 
 
 def _random_resized_crop(op: RandomResizedCrop, on_gpu: bool) -> Change | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stoker.backends.cpu.picture import ArraySource, DeferredSource, Picture, Source, pixels
+from stoker.backends.cpu.picture import ArraySource, DeferredSource, Picture, Read, Source, pixels
 from stoker.backends.dali.steps import Cut, Placed, Step
 from stoker.errors import SampleError
 from stoker.ops.geometry import Window, whole
@@ -94,6 +94,21 @@ class DaliWrite:
         (error,) = self.picture.runner.make([self])
         if error is not None:
             raise error
+
+
+class WaveSource:
+    """A wave of one channel, float32, as a source of pixels one column wide."""
+
+    channels = 1
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, wave: NDArray[np.float32]) -> None:
+        self._wave = wave
+        self.size = len(wave), 1
+
+    def reader(self, window: Window) -> Read:  # noqa: ARG002  # there is but the whole
+        """The wave, of one dimension."""
+        return lambda: self._wave
 
 
 def dali_picture(runner: Runner, sample: Sample, field: str) -> DaliPicture:

@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -15,12 +16,12 @@ import numpy as np
 
 from stoker.backends.cpu.jpeg import JpegSource
 from stoker.backends.dali.graph import Entry, Form, Graph, Item
-from stoker.backends.dali.picture import DaliPicture, DaliWrite
+from stoker.backends.dali.picture import DaliPicture, DaliWrite, WaveSource
 from stoker.backends.dali.steps import Placed, library
 from stoker.backends.options import Backend
-from stoker.batch.streams import beside
 from stoker.errors import DeviceLostError, SampleError, SpecError
 from stoker.sample import Sample, Write
+from stoker.streams import beside
 
 _LOG = logging.getLogger("stoker")
 
@@ -107,7 +108,8 @@ class Runner:
                 _place_all([write.out], [content])
                 return
             content = content.copy()  # the next read of this thread overwrites it
-        form = self._form(picture, "pixels" if file is None else "file", entry_on_gpu=entry_on_gpu)
+        entry: Entry = "file" if file is not None else "wave" if isinstance(picture.source, WaveSource) else "pixels"
+        form = self._form(picture, entry, entry_on_gpu=entry_on_gpu)
         groups.setdefault(form, []).append((index, write, Item(content, picture.window, picture.values)))
 
     def _file(self, picture: DaliPicture) -> bytes | memoryview | None:
@@ -189,7 +191,8 @@ class Runner:
                 self._trim()
                 made = self._on_gpu(form, items)
             _place_all(outs, made)
-            if sum(graph.device_bytes for graph in self._shared.values()) > self.backend.device_bytes:
+            _holders.add(self)
+            if sum(graph.device_bytes for graph in self._shared.values()) > self.backend.device_bytes // len(_holders):
                 del made
                 self._trim()
 
@@ -238,7 +241,12 @@ class Runner:
     def _trim(self) -> None:
         """Give back what pipelines and pools hold beyond what they use."""
         self._shared.clear()
+        _holders.discard(self)
         library("backend").ReleaseUnusedMemory()
+
+
+_holders: weakref.WeakSet[Runner] = weakref.WeakSet()
+"""Programs of this process that hold memory of the GPU; they share its limit evenly, as a worker's pipelines do."""
 
 
 def _parts(group: Sequence[_Row], max_rows: int) -> Iterator[Sequence[_Row]]:

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from stoker.backends.cpu.mel import LEAST, hann
+from stoker.ops.mel_spectrogram import MelSpectrogram
 from stoker.ops.sampling import Interpolation
 
 Node = Any
@@ -183,3 +185,49 @@ class ChannelsFirst:
     def add(self, x: Node, arguments: Sequence[Node]) -> Node:  # noqa: ARG002  # all steps'
         fn = library("fn")
         return fn.transpose(x, perm=[2, 0, 1])
+
+
+@dataclass(frozen=True, slots=True)
+class To:
+    """The same numbers as ``dtype``."""
+
+    dtype: str
+    arguments: ClassVar[Arguments] = ()
+
+    def add(self, x: Node, arguments: Sequence[Node]) -> Node:  # noqa: ARG002  # all steps'
+        return library("fn").cast(x, dtype=library("types").to_dali_type(self.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Mel:
+    """The mel spectrogram of a wave: bands × windows."""
+
+    op: MelSpectrogram
+    arguments: ClassVar[Arguments] = ()
+
+    def add(self, x: Node, arguments: Sequence[Node]) -> Node:  # noqa: ARG002  # all steps'
+        fn, math, op = library("fn"), library("math"), self.op
+        spectrum = fn.spectrogram(
+            x,
+            nfft=op.n_fft,
+            window_length=op.n_fft,
+            window_step=op.hop_length,
+            window_fn=hann(op).tolist(),
+            power=op.power,
+            center_windows=True,
+            reflect_padding=True,
+        )
+        mel = fn.mel_filter_bank(
+            spectrum,
+            sample_rate=float(op.rate),
+            nfilter=op.n_mels,
+            freq_low=op.f_min,
+            freq_high=op.highest,
+            mel_formula=op.scale,
+            normalize=op.norm,
+        )
+        if not op.decibels:
+            return mel
+        factor = 10.0 if op.power == 2 else 20.0
+        loud = fn.to_decibels(mel, multiplier=factor, reference=1.0, cutoff_db=factor * np.log10(LEAST))
+        return math.max(loud, fn.reductions.max(loud, axes=[0, 1], keep_dims=True) - op.top_db)

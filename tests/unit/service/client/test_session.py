@@ -28,6 +28,7 @@ from stoker.ranks import Rank
 from stoker.supply import Delivery, SupplyOptions
 from stoker_proto.v1 import stream_pb2
 from stoker_service.client.session import Session, open_session
+from stoker_service.limits import MAX_AHEAD
 from stoker_service.transport.errors import to_wire
 from support.fake_service import (
     Break,
@@ -284,6 +285,57 @@ def test_a_stream_that_breaks_is_opened_again_at_the_first_batch_it_lacks(
     starts = [record.request.batch_start for record in worker.streams if record.request.epoch == 0]
     assert sorted(starts)[:4] == [0, 1, 2, 3]
     assert starts[4:] in ([4], [8])  # 4 if a credit met the end of the stream: Flight then drops what it had received
+
+
+@pytest.mark.parametrize(
+    "deed, lives, is_careful",
+    [
+        (Break(), ("a", "b"), True),
+        (End(), ("a", "b"), True),
+        (Break(), ("a", "a"), False),
+        (Break(), ("", ""), True),
+        (Leave(), ("a", "b"), False),
+    ],
+    ids=["break", "end", "lives", "unknown", "leave"],
+)
+def test_what_a_worker_had_in_hand_when_it_went_without_a_word_is_to_be_made_with_care(
+    dispatcher: FakeDispatcher,
+    worker_at: Worker_,
+    session_of: Session_,
+    deed: Deed,
+    lives: tuple[str, str],
+    is_careful: bool,
+) -> None:
+    one, two = worker_at("one"), worker_at("two")
+    one.life, two.life = lives
+
+    def script(_: stream_pb2.StreamRequest, index: int) -> Deed | None:
+        if index != 8:
+            return None
+        if lives == ("a", "b"):
+            one.life = "c"  # another process is there when the client looks again
+        dispatcher.assign(two)
+        return deed
+
+    one.script = script
+    dispatcher.assign(one)
+    assert Trainer(session_of(prefetch_bytes=500)).take(100) == [divmod(number, 60) for number in range(100)]
+    again = [record.request for record in two.streams if record.request.batch_start in (4, 8)]
+    assert again
+    assert all(request.num_careful > MAX_AHEAD if is_careful else not request.num_careful for request in again)
+    assert not any(record.request.num_careful for record in (*one.streams, *two.streams) if record.request.epoch)
+
+
+def test_samples_that_end_workers_are_told_to_all(
+    dispatcher: FakeDispatcher, worker_at: Worker_, session_of: Session_
+) -> None:
+    worker = worker_at()
+    killer = stream_pb2.Killer(sample=7, reason="it was killed")
+    worker.extra = {"killers": [killer]}
+    dispatcher.assign(worker)
+    Trainer(session_of(prefetch_bytes=500)).take(100)
+    assert not worker.streams[0].request.killers
+    assert [list(record.request.killers) for record in worker.streams[NUM_LANES:]] == [[killer]] * NUM_LANES
 
 
 def test_a_connection_reset_in_the_middle_of_a_batch(

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.batch.pinned import pool_for
 from stoker.errors import SpecError, StokerError
 from stoker_proto.v1 import control_pb2 as wire
 from stoker_service import versions
 from stoker_service.addresses import parse
 from stoker_service.client import owners
 from stoker_service.client.control import Control, JobIdentity
-from stoker_service.client.memory import pool_for
 from stoker_service.client.pauses import pause_s
 from stoker_service.client.stats import Counters, verdict
 from support.fake_service import FakeDispatcher

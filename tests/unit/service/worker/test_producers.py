@@ -13,6 +13,7 @@ import pytest
 import stoker
 from stoker.batch.pool import BufferPool
 from stoker.engine.decoders import DecodePool
+from stoker.engine.killers import Killer
 from stoker.errors import ClosedError, StokerError
 from stoker.plan.lanes import Lanes
 from stoker.plan.ranges import Ranges
@@ -21,6 +22,7 @@ from stoker_service.transport import code
 from stoker_service.worker.datasets import Datasets
 from stoker_service.worker.producer import Plan, Producer, Tools
 from stoker_service.worker.producers import MAX_IDLE, Producers
+from support.crashes import dying_of, numbers
 from support.loading import numbered
 from support.streams import pictures
 
@@ -201,3 +203,41 @@ def test_a_pipeline_is_read_once(producers: Producers, pipeline: stoker.Pipeline
     message = code.pack(pipeline)
     copy = stream_pb2.Pipeline.FromString(message.SerializeToString())
     assert producers.pipeline(message) is producers.pipeline(copy)
+
+
+@pytest.mark.parametrize("allow_code", [True])
+def test_batches_are_made_with_care_if_any_stream_wants_it(producers: Producers, tmp_path: Path) -> None:
+    """Samples that end their process are told with the batch, and known to later streams."""
+    num_samples = 12
+    shard = numbered(tmp_path / "a.tar", num_samples)
+    pipeline = numbers(shard, dying_of({5}), batch_size=4, shuffle=False, on_error="replace", lanes=1)
+    plan = Plan(0, Lanes(Ranges(((0, num_samples),)), 4, 1), "short")
+    producer = acquired(producers, pipeline)
+    other, careful = producer.attach(plan, range(3), 0), producer.attach(plan, range(3), 0, range(2))
+    for number in (careful, other):
+        producer.ask(number, 3)
+    for number in (careful, other):
+        for index in range(3):
+            taken = producer.take(number, WAIT_S)
+            assert taken is not None
+            key, made = taken
+            assert made.failure is None
+            assert [killer.sample for killer in made.killers] == ([5] if index == 1 else [])
+            assert [str(error.reason) for error in made.bad] == [killer.reason for killer in made.killers]
+            producer.let_go(key)
+        producer.detach(number)
+    assert all_of(producer, pipeline, num_samples) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("allow_code", [True])
+def test_what_a_client_tells_to_kill_is_bad_without_a_look(producers: Producers, tmp_path: Path) -> None:
+    pipeline = numbers(numbered(tmp_path / "a.tar", 4), dying_of({1}), shuffle=False, on_error="replace", lanes=1)
+    producer = acquired(producers, pipeline)
+    producer.learn([Killer(1, "it was killed")])
+    number = producer.attach(Plan(0, Lanes(Ranges(((0, 4),)), 4, 1), "short"), range(1), 0)
+    producer.ask(number, 1)
+    taken = producer.take(number, WAIT_S)
+    assert taken is not None
+    assert [error.reason for error in taken[1].bad] == ["it was killed"]
+    producer.let_go(taken[0])
+    producer.detach(number)

@@ -1,4 +1,4 @@
-"""Memory that received batches lie in."""
+"""Memory that a GPU can fetch from by itself."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Batches on the device that the trainer works on, one ahead of it."""
