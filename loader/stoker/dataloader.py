@@ -96,8 +96,9 @@ class DataLoader(metaclass=_OneName):
         read_bytes: chunks held and read ahead, at most, beyond what the next batch needs.
         cache: where chunks from a bucket are kept for the next epoch and for other jobs: a folder on a local disk, or
             :class:`stoker.CacheOptions` with budgets and a part in memory. Nothing is kept unless it is given.
-        backend: what decodes and augments: ``"cpu"``, ``"dali"``, ``"auto"`` (DALI where ``device`` is a GPU and it is
-            installed), or a :class:`stoker.Backend`. Samples, windows and masks do not depend on it.
+        backend: what decodes and augments: ``"cpu"``, ``"dali"`` (on ``device`` if that is a GPU), ``"auto"`` (``cpu``:
+            a GPU that trains has enough to do), or a :class:`stoker.Backend`. Samples, windows and masks do not depend
+            on it.
         timeout_s: how long one batch may take before StallError names what it waits for.
         quarantine: a file that bad samples are appended to, as JSON lines.
         service: the address of a service, ``"stoker://host:port"``, whose workers make the batches; the same ones.
@@ -371,12 +372,14 @@ def _of_this_machine(pipeline: Pipeline, rank: ranks.Rank, options: SupplyOption
 def _backend(backend: str | Backend, name: str | None) -> tuple[Backend, str | None]:
     """The back-end that is meant, and the device on which it leaves what it makes there.
 
-    DALI works where the batches go to, the device of this name, unless it is told where.
+    DALI works where the batches go to, the device of this name, unless it is told where. A GPU that trains is not
+    made to decode as well unless that is asked for.
     """
     if isinstance(backend, Backend):
         chosen = backend
     else:
-        chosen = replace(as_backend(backend), device=name if name is not None and name.startswith("cuda") else "cpu")
+        is_there = backend == "dali" and name is not None and name.startswith("cuda")
+        chosen = replace(as_backend(backend), device=name if is_there and name is not None else "cpu")
     return chosen, name if name == f"{chosen.device.partition(':')[0]}{_index(chosen)}" else None
 
 

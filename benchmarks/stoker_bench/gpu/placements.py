@@ -6,6 +6,7 @@ import importlib.util
 from dataclasses import dataclass
 
 import stoker
+from stoker.backends.registry import has_dali
 
 NO_GPU = "no GPU here: torch.cuda.is_available() is False"
 NO_DALI = "no DALI here: nvidia.dali cannot be imported"
@@ -82,8 +83,4 @@ def _on_gpu(
 
 
 def _missing_dali() -> str | None:
-    try:
-        found = importlib.util.find_spec("nvidia.dali")
-    except ModuleNotFoundError:  # there is no package "nvidia" at all
-        found = None
-    return None if found else NO_DALI
+    return None if has_dali() else NO_DALI

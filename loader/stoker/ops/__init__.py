@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stoker.ops.decode_image import DecodeImage
     from stoker.ops.decode_json import DecodeJson
     from stoker.ops.decode_numpy import DecodeNumpy
+    from stoker.ops.decode_video import DecodeVideo
     from stoker.ops.filter import Filter
     from stoker.ops.gaussian_blur import GaussianBlur
     from stoker.ops.label import Label
@@ -43,6 +44,7 @@ __all__ = [
     "DecodeImage",
     "DecodeJson",
     "DecodeNumpy",
+    "DecodeVideo",
     "Filter",
     "GaussianBlur",
     "Label",

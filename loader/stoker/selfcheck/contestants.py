@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from typing import Literal
 
 from stoker.backends.options import Backend
+from stoker.backends.registry import has_dali
 from stoker.backends.tolerances import Limit, Tolerance
 
 Place = Literal["dali", "gpu", "mixed"]
@@ -42,7 +42,7 @@ class Absent:
 
 def contestants(device: str, reason: str) -> tuple[list[Contestant], list[Absent]]:
     """Return those that are here; ``device`` is ``"cpu"`` or a GPU that is here, ``reason`` says why there is none."""
-    if not importlib.util.find_spec("nvidia.dali"):
+    if not has_dali():
         missing = "NVIDIA DALI is not installed: pip install 'stoker[dali]'"
         return [], [Absent("dali", missing)]
     here = [Contestant("dali, CPU", Backend("dali"), "dali")]

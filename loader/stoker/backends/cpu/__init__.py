@@ -13,7 +13,8 @@ import stoker.backends.cpu.erase
 import stoker.backends.cpu.fields
 import stoker.backends.cpu.functions
 import stoker.backends.cpu.geometry
-import stoker.backends.cpu.numbers  # noqa: F401
+import stoker.backends.cpu.numbers
+import stoker.backends.cpu.video  # noqa: F401
 from stoker.backends.options import Backend
 from stoker.backends.program import Program
 from stoker.backends.registry import kernels_of
