@@ -53,9 +53,7 @@ def _decode(
     av: Any, file: bytes | memoryview, op: DecodeVideo, uniforms: Sequence[float], key: tuple[str, int, int, int]
 ) -> NDArray[np.uint8]:
     options = {"format_whitelist": _FORMATS}
-    with av.open(
-        io.BytesIO(file), metadata_errors="ignore", options=options, buffer_size=_READ_BYTES
-    ) as container:
+    with av.open(io.BytesIO(file), metadata_errors="ignore", options=options, buffer_size=_READ_BYTES) as container:
         stream = _video_stream(container)
         _check_size(stream.codec_context, op)
         index, is_fresh = _indices.get(key), False
@@ -68,7 +66,7 @@ def _decode(
                 f"{len(index.times)} frames, of which {op.num_frames} were wanted at a stride of {op.stride}, from "
                 f"{op.start if isinstance(op.start, int) else 0} on; short='loop' or 'pad' fills them up"
             )
-        return _clip(_frames(container, stream, index, sorted(set(wanted)), is_fresh=is_fresh), wanted)
+        return _clip(_frames(container, stream, index, sorted(set(wanted)), is_fresh=is_fresh), wanted, op)
 
 
 def _video_stream(container: Any) -> Any:
@@ -81,8 +79,8 @@ def _video_stream(container: Any) -> Any:
     raise SampleError("the file holds no video")
 
 
-def _check_size(codec: Any, op: DecodeVideo) -> None:
-    width, height = codec.width, codec.height
+def _check_size(sized: Any, op: DecodeVideo) -> None:
+    width, height = sized.width, sized.height
     if width * height > op.max_pixels:
         raise SampleError(f"frames of {width} × {height} are more than max_pixels={op.max_pixels}")
     if op.num_frames * width * height * 3 > op.max_bytes:
@@ -135,12 +133,13 @@ def _decoded(container: Any, stream: Any, index: VideoIndex, time: int, *, is_fr
     raise SampleError("a key frame cannot be found again")
 
 
-def _clip(frames: Iterator[tuple[int, Any]], wanted: Sequence[int]) -> NDArray[np.uint8]:
+def _clip(frames: Iterator[tuple[int, Any]], wanted: Sequence[int], op: DecodeVideo) -> NDArray[np.uint8]:
     """The frames as pixels, each in all places where it is wanted."""
     clip = None
     for number, frame in frames:
         if frame.is_corrupt:
             raise SampleError(f"frame {number} is damaged")
+        _check_size(frame, op)  # the container may have said something else
         pixels = _pixels(frame)
         if clip is None:
             clip = np.empty((len(wanted), *pixels.shape), np.uint8)
