@@ -76,8 +76,9 @@ class ReadyMaker(Maker):
         program: Program,
         pool: BufferPool,
         *others: Any,
+        **more: Any,
     ) -> None:
-        super().__init__(pipeline, dataset, source, program, pool, *others)
+        super().__init__(pipeline, dataset, source, program, pool, *others, **more)
         self._started: queue.SimpleQueue[Ticket] = queue.SimpleQueue()
         # Of its own, as decoders are: whoever starts a ticket may hold a lock that on_made wants.
         arguments = (pipeline, pool)

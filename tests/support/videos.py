@@ -43,6 +43,7 @@ def encode(
     key_every: int = 12,
     b_frames: int = 2,
     index_first: bool = False,
+    x264: str = "",
 ) -> bytes:
     """A video of 25 frames a second, or whose frames are shown at ``times`` in 1/100 s."""
     options = {"movflags": "faststart"} if index_first else {}
@@ -53,6 +54,8 @@ def encode(
             stream.height, stream.width = SIZE
             stream.pix_fmt = "yuv420p"
             stream.codec_context.gop_size = key_every
+            if x264:
+                stream.codec_context.options = {"x264-params": x264}
             if codec in ("libx264", "mpeg4"):
                 stream.codec_context.max_b_frames = b_frames
             if times is not None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stoker_bench import datasets
+from stoker_bench import datasets, quiet
 from stoker_bench.gong import page, run
 
 
@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = replace(options, num_rounds=asked.rounds or options.num_rounds, profile=asked.profile or options.profile)
     wanted = options.data
     folder = Path(tempfile.gettempdir()) / f"stoker-bench-{wanted.num_shards}x{wanted.rows_per_shard}"
-    report = run.run(datasets.make(wanted, folder), options, asked.device, _say)
+    settle = (lambda: None) if asked.short else quiet.wait
+    report = run.run(datasets.make(wanted, folder), options, asked.device, _say, settle)
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "bench-gong.json").write_text(json.dumps(report, indent=1) + "\n")
     (asked.out / "bench-gong.md").write_text(page.markdown(report))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import stoker
 from stoker.formats.source import Source
-from stoker_bench import quiet
 from stoker_bench.gpu import beside, placements, taking
 from stoker_bench.gpu.beside import Open, Steps
 from stoker_bench.gpu.placements import Placement
@@ -27,7 +26,14 @@ class Options:
     steps: Steps = field(default_factory=Steps)
 
 
-def run(pattern: str, raw: Path, options: Options, device: str | None, say: Callable[[str], None]) -> dict[str, Any]:
+def run(
+    pattern: str,
+    raw: Path,
+    options: Options,
+    device: str | None,
+    say: Callable[[str], None],
+    settle: Callable[[], None],
+) -> dict[str, Any]:
     """Return, for each model, a step alone and beside each of the four pipelines; ``missing`` without a GPU."""
     missing = placements.missing_gpu(device)
     if missing is not None or device is None:
@@ -48,9 +54,7 @@ def run(pattern: str, raw: Path, options: Options, device: str | None, say: Call
         except ValueError as error:
             found[name] = {"failed": str(error)}
         else:
-            found[name] = beside.measure(
-                trainer, loaders, options.steps, functools.partial(_tell, say, name), quiet.wait
-            )
+            found[name] = beside.measure(trainer, loaders, options.steps, functools.partial(_tell, say, name), settle)
     return found
 
 

@@ -29,23 +29,25 @@ def markdown(report: dict[str, Any]) -> str:
         "",
         "| read from | layout | made on | images/s | over raw, CPU | KB/image | requests/1,000 | waits, % | p99, ms |",
         "|---|---|---|---|---|---|---|---|---|",
-        *(_row(column) for column in report["columns"]),
+        *(_row(column, report["reads"]) for column in report["columns"]),
         "",
         *_models(report["models"]),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _row(column: dict[str, Any]) -> str:
+def _row(column: dict[str, Any], reads: dict[str, dict[str, float]]) -> str:
     begin = f"| {STORAGES[column['storage']]} | {LAYOUTS[column['layout']]} | {PLACEMENTS[column['placement']]}"
     if "missing" in column:
         return f"{begin} | {column['missing'].partition(':')[0]} | | | | | |"
     waited = column["waited"]
+    storage = "warm" if column["storage"] == "cold" else column["storage"]  # whose pages are dropped: the same reads
+    read = reads[f"{storage}/{column['layout']}"]
     cells = [
         spread(column["taken"]["images_per_s"], 0),
         f"**{spread(column['ratio'], 2)}**",
-        _median(waited["bytes_per_image"], 1e-3, 1),
-        _median(waited["requests_per_image"], 1000, 0),
+        f"{read['bytes_per_image'] / 1e3:.1f}",
+        f"{1000 * read['requests_per_image']:,.0f}",
         spread(waited["share"], 1, 100),
         spread(waited["p99_s"], 1, 1000),
     ]
@@ -71,7 +73,3 @@ def _models(found: dict[str, Any]) -> list[str]:
 def _way(way: str) -> str:
     layout, _, placement = way.partition("/")
     return f"{LAYOUTS[layout]}, {PLACEMENTS[placement]}" if placement else "nobody: the same batch again"
-
-
-def _median(found: dict[str, float], factor: float, digits: int) -> str:
-    return f"{factor * found['median']:,.{digits}f}"

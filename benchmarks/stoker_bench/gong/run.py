@@ -41,6 +41,7 @@ class Options:
     num_rounds: int = 5
     warm_up_batches: int = 4
     num_batches: int = 24
+    num_read_epochs: int = 2
     profile: str = "gcs"
     step_s: float = 0.05
     load: float = 0.8
@@ -93,6 +94,11 @@ def run(
         here = [column for column in columns if column.placement.missing is None]
         for column in here:
             _index(column)
+        reads = {
+            f"{column.storage}/{column.layout}": _read(column, options, say)
+            for column in here
+            if column.placement.name == "cpu" and not column.cold
+        }
         found = _rates(here, options, device, say, settle)
         capacity = Spread.of([each.images_per_s for each in found["warm/shards/cpu"]]).median
         batch_size = max(1, int(options.load * capacity * options.step_s))
@@ -104,8 +110,9 @@ def run(
         "options": asdict(options),
         "images": {"rows": made.num_rows, "shard_bytes": made.size_bytes, "raw_bytes": _size(raw)},
         "trainer": {"batch_size": batch_size, "step_s": options.step_s, "load": options.load},
+        "reads": reads,
         "columns": [_figures(column, found, waits) for column in columns],
-        "models": models.run(made.pattern, raw, options.models, device, say),
+        "models": models.run(made.pattern, raw, options.models, device, say, settle),
     }
 
 
@@ -134,6 +141,16 @@ def _index(column: Column) -> None:
     """Have the index made, which is no part of any figure."""
     pipeline = taking.pipeline_of(column.placement, column.source, 1)
     taking.loader_of(column.placement, pipeline, None).close()
+
+
+def _read(column: Column, options: Options, say: Callable[[str], None]) -> dict[str, float]:
+    """What is read for an image, which does not depend on who makes it."""
+    with _loader(column, options.batch_size, None) as loader:
+        found = taking.read(loader, options.num_read_epochs)
+    say(
+        f"{column.storage}/{column.layout}: {found.bytes_per_image:,.0f} bytes, {found.requests_per_image:.2f} requests"
+    )
+    return asdict(found)
 
 
 def _rates(

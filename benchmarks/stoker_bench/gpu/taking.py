@@ -27,10 +27,16 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """A trainer with steps of fixed length: the share of the time that it waited, what was read for an image."""
+    """A trainer with steps of fixed length: the share of the time that it waited, and what 99 of 100 steps did."""
 
     share: float
     p99_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read from the storage for one image."""
+
     bytes_per_image: float
     requests_per_image: float
 
@@ -72,25 +78,27 @@ def taken(loader: stoker.DataLoader, warm_up: int, num_batches: int, device: str
 
 
 def waited(loader: stoker.DataLoader, step_s: float, warm_up: int, num_steps: int) -> Waited:
-    """Take a batch every ``step_s`` at most. What is read ahead is as much at the end as after the warm-up."""
+    """Take a batch every ``step_s`` at most."""
     waits_s: list[float] = []
-    num_images = 0
     batches = rates.endless(loader)
-    before = _read(loader)
     for step in range(warm_up + num_steps):
-        if step == warm_up:
-            before = _read(loader)
         begun_s = time.perf_counter()
-        batch = next(batches)
+        next(batches)
         if step >= warm_up:
             waits_s.append(time.perf_counter() - begun_s)
-            num_images += rates.num_rows(batch)
         time.sleep(step_s)  # an accelerator's step takes no CPU
+    return Waited(sum(waits_s) / (sum(waits_s) + num_steps * step_s), float(np.percentile(waits_s, 99)))
+
+
+def read(loader: stoker.DataLoader, num_epochs: int) -> Read:
+    """Count over whole epochs after a first one: at the end of each, as much is read ahead of the next."""
+    for _ in loader:
+        pass
+    before, num_images = _read(loader), 0
+    for _ in range(num_epochs):
+        num_images += sum(map(rates.num_rows, loader))
     num_bytes, num_requests = (late - early for early, late in zip(before, _read(loader), strict=True))
-    total_s = sum(waits_s) + num_steps * step_s
-    return Waited(
-        sum(waits_s) / total_s, float(np.percentile(waits_s, 99)), num_bytes / num_images, num_requests / num_images
-    )
+    return Read(num_bytes / num_images, num_requests / num_images)
 
 
 def spreads(many: list[Any]) -> dict[str, dict[str, float]]:

@@ -200,12 +200,14 @@ class ProcessCrew:
                         self._ready.append(member)
                     return event
         except ChannelClosedError:
-            self._check()  # it may be this side that hung up, in another thread
-            return Lost(member.worker_index, member.lose(time.monotonic()))
+            pass
         except OSError as error:  # no descriptor, or no address space, left for its memory
             member.process.kill()
             return Lost(member.worker_index, f"{member.lose(time.monotonic())}; it was given up: {error}")
-        return None
+        else:
+            return None
+        self._check()  # it may be this side that hung up, in another thread
+        return Lost(member.worker_index, member.lose(time.monotonic()))
 
     def _event_of(self, member: Member, message: Message) -> Event | None:
         if wire.kind_of(message.body) is Kind.HELLO:

@@ -24,7 +24,7 @@ class DecodeAudio(Op):
     * ``dtype``: ``"float32"`` from -1 to 1, or ``"int16"``.
     * ``max_seconds``: a longer file is an error, unless a part of it is asked for.
 
-    A file that is cut short is a bad sample if the frames asked for are not all there.
+    WAV, AIFF and Ogg files that are cut short are bad samples; of others, if the frames asked for are not all there.
     """
 
     source: str

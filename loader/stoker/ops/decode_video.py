@@ -13,10 +13,10 @@ from stoker.spec import spec
 
 @spec
 class DecodeVideo(Op):
-    """Decode ``num_frames`` frames, every ``stride``-th, of MP4, MOV, Matroska, WebM, AVI or MPEG, told apart by content.
+    """Decode ``num_frames`` frames, every ``stride``-th, of MP4, Matroska, WebM, AVI or MPEG, told apart by content.
 
-    The result is frames × height × width × 3, RGB bytes, turned as the file's rotation says. Frames are counted in the
-    order in which they are shown, whatever the time between them.
+    The result is frames × height × width × 3, RGB bytes, turned and mirrored as the file says. Frames are counted in
+    the order in which they are shown, whatever the time between them.
 
     * ``start``: the first frame, ``"random"`` (each place equally likely), ``"center"``, or a frame's number.
     * ``short``: what a video is that ends before the last frame wanted: an ``"error"``, begun again (``"loop"``), or

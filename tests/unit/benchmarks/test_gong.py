@@ -53,6 +53,9 @@ def test_every_pipeline_is_measured_over_every_storage(report: dict[str, Any]) -
         else:
             assert column["taken"]["images_per_s"]["low"] > 0
             assert 0 <= column["waited"]["share"]["median"] <= 1
+    for read in report["reads"].values():
+        assert read["bytes_per_image"] > 1000
+    assert report["reads"]["store/shards"]["requests_per_image"] < report["reads"]["store/raw"]["requests_per_image"]
     for storage in run.STORAGES:
         assert columns[storage, "raw", "cpu"]["ratio"] == {"median": 1.0, "low": 1.0, "high": 1.0}
 
@@ -84,4 +87,6 @@ def test_models_are_shown_with_how_much_slower_their_steps_are() -> None:
 
 
 def test_without_a_gpu_no_model_is_trained(tmp_path: Path) -> None:
-    assert models.run("none.tar", tmp_path, models.Options(), None, print) == {"missing": placements.missing_gpu(None)}
+    assert models.run("none.tar", tmp_path, models.Options(), None, print, lambda: None) == {
+        "missing": placements.missing_gpu(None)
+    }

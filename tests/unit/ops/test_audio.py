@@ -104,9 +104,10 @@ FLAC = sounds.encode(STEREO, file_format="FLAC")
         (b"no sound at all, but a text", "no sound file"),
         (FLAC[: len(FLAC) // 2], "cut short|damaged"),
         (FLAC[:2000] + bytes(1500) + FLAC[3500:], "cut short|damaged"),
+        *((sounds.encode(STEREO, file_format=kind)[:-900], "cut short") for kind in ("WAV", "AIFF", "OGG", "MP3")),
         ("text", "expected the bytes"),
     ],
-    ids=["empty", "text", "half", "zeros", "str"],
+    ids=["empty", "text", "half", "zeros", "wav", "aiff", "ogg", "mp3", "str"],
 )
 def test_what_cannot_be_decoded_is_a_bad_sample(file: Any, reason: str) -> None:
     with pytest.raises(SampleError, match=reason):
@@ -186,3 +187,10 @@ def test_a_pipeline_of_sounds(tmp_path: Path) -> None:
         assert one["__key__"] == other["__key__"]
         for left, right in zip(one["audio"], other["audio"], strict=True):
             np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("size", [0, 0xFFFFFFFF])
+def test_a_file_written_to_a_pipe_is_read_to_its_end(size: int) -> None:
+    """Its header does not know its length."""
+    piped = WAV[:4] + size.to_bytes(4, "little") + WAV[8:]
+    assert len(decoded(ops.DecodeAudio("wav"), piped)["wav"]) == len(STEREO)

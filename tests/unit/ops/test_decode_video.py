@@ -44,6 +44,18 @@ def test_frames_are_counted_as_they_are_shown(file_format: str, codec: str) -> N
             assert videos.numbers(found) == list(range(first, first + 9, 2))
 
 
+@pytest.mark.parametrize("file_format", ["mp4", "matroska", "mpegts"])
+@pytest.mark.parametrize("x264", ["keyint=12:bframes=3:open-gop=1:b-pyramid=normal", "keyint=12:intra-refresh=1"])
+def test_a_part_is_that_part_of_the_whole(file_format: str, x264: str) -> None:
+    """Also where frames refer to ones before a key frame, or nothing is shown for a while behind it."""
+    file = videos.encode(50, file_format, x264=x264)
+    whole = decoded(ops.DecodeVideo("mp4", num_frames=50, start=0), file)
+    assert videos.numbers(whole) == list(range(50))
+    for first in range(47):
+        part = decoded(ops.DecodeVideo("mp4", num_frames=2, stride=2, start=first), file)
+        np.testing.assert_array_equal(part, whole[first : first + 3 : 2])
+
+
 @pytest.mark.parametrize("file_format", ["mp4", "matroska"])
 def test_time_between_frames_may_vary(file_format: str) -> None:
     times = np.cumsum(np.random.default_rng(1).integers(2, 30, 40)).tolist()
@@ -113,9 +125,10 @@ AVI = videos.encode(file_format="avi", codec="mpeg4")
         (MKV[: len(MKV) * 6 // 10], "cut short"),
         (AVI[: len(AVI) * 6 // 10], "cut short"),
         (MP4[:24], "moov"),
+        (MP4.replace(b"avc1", b"none"), "no decoder|no video"),
         ("text", "expected the bytes"),
     ],
-    ids=["empty", "text", "playlist", "concat", "mkv", "avi", "start", "str"],
+    ids=["empty", "text", "playlist", "concat", "mkv", "avi", "start", "codec", "str"],
 )
 def test_what_cannot_be_decoded_is_a_bad_sample(file: Any, reason: str) -> None:
     with pytest.raises(SampleError, match=reason):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stoker.backends.cpu.audio_file import check_whole
 from stoker.backends.cpu.mel import MelBank
 from stoker.backends.cpu.packages import need
 from stoker.backends.program import Kernel
@@ -34,6 +35,7 @@ def decode_audio(op: DecodeAudio) -> Kernel:
             raise SampleError(f"field {op.source!r} holds {found}, expected the bytes of a sound file")
         if not len(value):
             raise SampleError("the sound file is empty")
+        check_whole(value)
         try:
             with soundfile.SoundFile(io.BytesIO(value)) as file:
                 wave, rate = _read(file, op, uniforms.tolist()), file.samplerate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from stoker.backends.cpu.packages import need
 from stoker.backends.cpu.video_file import check_whole
-from stoker.backends.cpu.video_index import IndexCache, VideoIndex, make_index
+from stoker.backends.cpu.video_index import IndexCache, VideoIndex, make_index, packets
+from stoker.backends.cpu.video_mirror import is_mirrored
 from stoker.backends.program import Kernel
 from stoker.backends.registry import implements
 from stoker.errors import SampleError
@@ -52,29 +54,39 @@ def decode_video(op: DecodeVideo) -> Kernel:
 def _decode(
     av: Any, file: bytes | memoryview, op: DecodeVideo, uniforms: Sequence[float], key: tuple[str, int, int, int]
 ) -> NDArray[np.uint8]:
+    content = io.BytesIO(file)
+    index = _indices.get(key)
+    if index is None:
+        with _opened(av, content) as container:
+            index = make_index(container, _video_stream(container, op))
+        _indices.put(key, index)
+    wanted = op.frames(len(index.times), uniforms)
+    if wanted is None:
+        raise SampleError(
+            f"{len(index.times)} frames, of which {op.num_frames} were wanted at a stride of {op.stride}, from "
+            f"{op.start if isinstance(op.start, int) else 0} on; short='loop' or 'pad' fills them up"
+        )
+    with _opened(av, content) as container:
+        stream = _video_stream(container, op)
+        frames = _frames(container, stream, index, sorted(set(wanted)))
+        return _clip(frames, wanted, op, _Upright(is_mirrored=is_mirrored(file, stream.id)))
+
+
+def _opened(av: Any, content: io.BytesIO) -> Any:
+    content.seek(0)
     options = {"format_whitelist": _FORMATS}
-    with av.open(io.BytesIO(file), metadata_errors="ignore", options=options, buffer_size=_READ_BYTES) as container:
-        stream = _video_stream(container)
-        _check_size(stream.codec_context, op)
-        index, is_fresh = _indices.get(key), False
-        if index is None:
-            index, is_fresh = make_index(container, stream), True
-            _indices.put(key, index)
-        wanted = op.frames(len(index.times), uniforms)
-        if wanted is None:
-            raise SampleError(
-                f"{len(index.times)} frames, of which {op.num_frames} were wanted at a stride of {op.stride}, from "
-                f"{op.start if isinstance(op.start, int) else 0} on; short='loop' or 'pad' fills them up"
-            )
-        return _clip(_frames(container, stream, index, sorted(set(wanted)), is_fresh=is_fresh), wanted, op)
+    more = {} if _is_from(19) else {"metadata_errors": "ignore"}  # from then on it is always so
+    return av.open(content, options=options, buffer_size=_READ_BYTES, **more)
 
 
-def _video_stream(container: Any) -> Any:
-    """The first video stream that is no cover picture, set to decode in this thread and to hide no damage."""
+def _video_stream(container: Any, op: DecodeVideo) -> Any:
+    """The first video stream that is no cover picture, set to decode in this thread."""
     for stream in container.streams.video:
         if not stream.disposition & stream.disposition.attached_pic:
+            if stream.codec_context is None:
+                raise SampleError("FFmpeg has no decoder for this video, or its header is damaged")
             stream.codec_context.thread_count = 1
-            stream.codec_context.options = {"err_detect": "explode"}
+            _check_size(stream.codec_context, op)
             return stream
     raise SampleError("the file holds no video")
 
@@ -87,16 +99,11 @@ def _check_size(sized: Any, op: DecodeVideo) -> None:
         raise SampleError(f"{op.num_frames} frames of {width} × {height} are more than max_bytes={op.max_bytes}")
 
 
-def _frames(
-    container: Any, stream: Any, index: VideoIndex, numbers: Sequence[int], *, is_fresh: bool
-) -> Iterator[tuple[int, Any]]:
+def _frames(container: Any, stream: Any, index: VideoIndex, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
     """Decode the frames of rising numbers: what is shown at the time of each, for some packets show nothing."""
     times = [int(index.times[number]) for number in numbers]
     place, before = 0, None
-    for count, frame in enumerate(_decoded(container, stream, index, times[0], is_fresh=is_fresh)):
-        time = count if index.is_counted else frame.pts
-        if time is None:
-            raise SampleError("the decoder does not say when a frame is shown")
+    for time, frame in _from_before(container, stream, index, times[0]):
         while place < len(times) and times[place] < time and before is not None:
             yield numbers[place], before
             place += 1
@@ -109,53 +116,86 @@ def _frames(
     raise SampleError(f"frame {numbers[place]} cannot be decoded: the video is damaged or cut short")
 
 
-def _decoded(container: Any, stream: Any, index: VideoIndex, time: int, *, is_fresh: bool) -> Iterator[Any]:
-    """Decode from the key frame before a time on."""
-    key = index.key_before(time)
-    if index.is_counted or key < 0:
-        if is_fresh:
-            container.seek(0, stream=stream)
-        for packet in container.demux(stream):
-            yield from packet.decode()
+def _from_before(container: Any, stream: Any, index: VideoIndex, time: int) -> Iterator[tuple[int, Any]]:
+    """Decode frames, each with its time, from one on that is not shown after ``time``.
+
+    Behind some key frames (recovery points of H.264) nothing is shown for a while: an earlier one is tried then.
+    """
+    if index.is_counted:
+        yield from enumerate(frame for packet in packets(container, stream) for frame in packet.decode())
         return
-    first, is_first = int(index.key_times[key]), True
-    for seek in (first, int(index.key_seeks[key]), int(index.key_seeks[0])):
-        container.seek(seek, stream=stream)
-        for packet in container.demux(stream):
-            if is_first and packet.pts != first:
-                if packet.size == 0 or (packet.is_keyframe and packet.pts is not None and packet.pts > first):
-                    break  # beyond it: some containers seek by decoding time
-                continue
-            is_first = False
-            yield from packet.decode()
-        if not is_first:
+    nearest = index.key_before(time)
+    for key in sorted({nearest, max(nearest - 1, 0), 0} if nearest >= 0 else (), reverse=True):
+        frames = _timed(_from_key(container, stream, index, key))
+        first = next(frames, None)
+        if first is not None and first[0] <= time:
+            yield first
+            yield from frames
             return
-    raise SampleError("a key frame cannot be found again")
 
 
-def _clip(frames: Iterator[tuple[int, Any]], wanted: Sequence[int], op: DecodeVideo) -> NDArray[np.uint8]:
+def _timed(frames: Iterator[Any]) -> Iterator[tuple[int, Any]]:
+    for frame in frames:
+        if frame.pts is None:
+            raise SampleError("the decoder does not say when a frame is shown")
+        yield frame.pts, frame
+
+
+def _from_key(container: Any, stream: Any, index: VideoIndex, key: int) -> Iterator[Any]:
+    """Decode from a key frame on. Containers seek by the time of showing or of decoding, some past it."""
+    time, is_found = int(index.key_times[key]), False
+    for seek in (time, int(index.key_seeks[key]), int(index.key_seeks[0])):
+        container.seek(seek, stream=stream)
+        for packet in packets(container, stream):
+            if not is_found and packet.pts != time:
+                if packet.is_keyframe and packet.pts is not None and packet.pts > time:
+                    break
+                continue
+            is_found = True
+            yield from packet.decode()
+        if is_found:
+            return
+
+
+def _clip(
+    frames: Iterator[tuple[int, Any]], wanted: Sequence[int], op: DecodeVideo, upright: _Upright
+) -> NDArray[np.uint8]:
     """The frames as pixels, each in all places where it is wanted."""
-    clip = None
+    clip, places = None, dict[int, list[int]]()
+    for place, number in enumerate(wanted):
+        places.setdefault(number, []).append(place)
     for number, frame in frames:
         if frame.is_corrupt:
             raise SampleError(f"frame {number} is damaged")
         _check_size(frame, op)  # the container may have said something else
-        pixels = _pixels(frame)
+        pixels = upright.pixels(frame)
         if clip is None:
             clip = np.empty((len(wanted), *pixels.shape), np.uint8)
         if pixels.shape != clip.shape[1:]:
             raise SampleError(f"frame {number} has the shape {pixels.shape}, those before it {clip.shape[1:]}")
-        for place, each in enumerate(wanted):
-            if each == number:
-                clip[place] = pixels
-    assert clip is not None, "at least one frame is wanted"
+        clip[places[number]] = pixels
+    assert clip is not None, "at least one frame is wanted, or an error was raised"
     return clip
 
 
-def _pixels(frame: Any) -> NDArray[np.uint8]:
-    """RGB, upright: the rotation is counter-clockwise, as that of rot90."""
-    quarters, rest = divmod(frame.rotation, 90)
-    if rest:
-        raise SampleError(f"the video is turned by {frame.rotation}°, which is no multiple of 90")
-    pixels: NDArray[np.uint8] = frame.reformat(format="rgb24", threads=1).to_ndarray()
-    return np.rot90(pixels, quarters)
+class _Upright:
+    """Makes the frames of one clip RGB as a viewer shows it, one after the other in the same buffers of FFmpeg's."""
+
+    def __init__(self, *, is_mirrored: bool) -> None:
+        self._is_mirrored = is_mirrored
+        self._reformat = need("av.video.reformatter").VideoReformatter().reformat
+        self._one_thread = {"threads": 1} if _is_from(17) else {}  # before, there was never more than one
+
+    def pixels(self, frame: Any) -> NDArray[np.uint8]:
+        """Mirrored first, for the rotation, counter-clockwise as that of rot90, is where the rows go then."""
+        quarters, rest = divmod(frame.rotation, 90)
+        if rest:
+            raise SampleError(f"the video is turned by {frame.rotation}°, which is no multiple of 90")
+        pixels: NDArray[np.uint8] = self._reformat(frame, format="rgb24", **self._one_thread).to_ndarray()
+        return np.rot90(pixels[::-1] if self._is_mirrored else pixels, quarters)
+
+
+@functools.cache
+def _is_from(major: int) -> bool:
+    """Whether PyAV is of this version or newer."""
+    return int(need("av").__version__.split(".")[0]) >= major

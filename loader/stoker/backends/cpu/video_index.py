@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +42,18 @@ class VideoIndex:
         return bisect.bisect_right(self.key_times, time) - 1
 
 
+def packets(container: Any, stream: Any) -> Iterator[Any]:
+    """The packets of a stream from here on, then an empty one. Raises SampleError for one of an unknown stream."""
+    try:
+        yield from container.demux(stream)
+    except IndexError as error:  # PyAV knows the streams that were there when the file was opened
+        raise SampleError("a packet belongs to a stream that the file did not announce") from error
+
+
 def make_index(container: Any, stream: Any) -> VideoIndex:
     """Read all packets of a stream. Raises SampleError if there is none, or one is damaged."""
-    times, keys, num_packets = list[int](), list[tuple[int, int]](), 0
-    for packet in container.demux(stream):
+    times, keys, num_packets, num_timed = list[int](), list[tuple[int, int]](), 0, 0
+    for packet in packets(container, stream):
         if packet.size == 0:
             continue
         if packet.is_corrupt:
@@ -53,13 +61,15 @@ def make_index(container: Any, stream: Any) -> VideoIndex:
         num_packets += 1
         if packet.pts is None:
             continue
+        num_timed += 1
         if packet.is_keyframe:
             keys.append((packet.pts, packet.pts if packet.dts is None else packet.dts))
         if not packet.is_discard:
             times.append(packet.pts)
     if not num_packets:
         raise SampleError("the video has no frames")
-    if len(keys) == 0 or len(set(times)) < len(times) or len(times) + len(keys) < num_packets:
+    has_times = container.format.name != "avi" or not stream.codec_context.has_b_frames  # AVI knows no order of showing
+    if not keys or not has_times or num_timed < num_packets or len(set(times)) < len(times):
         none = np.empty(0, np.int64)
         return VideoIndex(np.arange(num_packets), none, none, is_counted=True)
     key_times, key_seeks = np.array(sorted(keys), np.int64).T
