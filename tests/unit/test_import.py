@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import stoker
+from support.shards import make_shards
 
 
 def modules_after(code: str) -> set[str]:
@@ -42,20 +44,34 @@ def test_another_name_is_an_attribute_error() -> None:
         _ = stoker.Loader
 
 
-def test_a_service_needs_no_torch() -> None:
-    """Where torch is not installed, everything that a service runs is there all the same."""
-    script = """
+WITHOUT_TORCH = """
 import sys
+from importlib.machinery import PathFinder
 
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "torchvision"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+class NoTorch(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        is_torch = name.partition(".")[0] in ("torch", "torchvision")
+        return None if is_torch else super().find_spec(name, path, target)
 
-sys.meta_path.insert(0, NoTorch())
+sys.meta_path[sys.meta_path.index(PathFinder)] = NoTorch
 import stoker_service.cli
 import stoker_service.client.session
 import stoker_service.dispatcher.server
 import stoker_service.worker.server
+import stoker
+from stoker import ops
+
+steps = [ops.DecodeImage("jpg", to="image"), ops.RandomResizedCrop("image", 24), ops.Label("cls")]
+pipeline = stoker.Pipeline(stoker.tar(sys.argv[1]), steps, batch_size=4)
+with stoker.DataLoader(pipeline, rank=0, world_size=1, output="numpy") as loader:
+    print(sum(len(batch["cls"]) for batch in loader))
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_a_service_needs_no_torch(tmp_path: Path) -> None:
+    """Where torch is not installed, what a service imports at its start and while it makes batches is there."""
+    shard = make_shards(tmp_path, [8])[0]
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(shard)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["8"]

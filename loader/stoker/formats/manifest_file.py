@@ -60,7 +60,8 @@ def load(stores: Stores, url: str) -> Manifest:
 class StoredRows:
     """A manifest's rows with all columns, read forwards a row group at a time, and the shards they belong to.
 
-    The file is in memory, so that another process may replace it meanwhile.
+    The file is in memory, so that another process may replace it meanwhile. All of it is read once at the opening: the
+    rows go into a new manifest, so damage must be known before. Raises ManifestError and StorageError as :func:`load`.
     """
 
     def __init__(self, stores: Stores, url: str) -> None:
@@ -68,6 +69,8 @@ class StoredRows:
         with broken_is_manifest_error(url):
             self._file = open_parquet(pa.BufferReader(stores.read(url, 0, size_bytes)))
             self.keys, self.shards = _parse_described(url, self._file)
+            for group in range(self._file.num_row_groups):
+                self._file.read_row_group(group, use_threads=False)
         self._first_rows = first_rows(self.shards).tolist()
         self._group_index = -1
         self._group_start = 0

@@ -157,7 +157,7 @@ def _stored(source: Tar, stores: Stores, place: str) -> StoredRows | None:
     if not place:
         return None
     try:
-        stored = StoredRows(stores, place)
+        stored = _read_twice(lambda url: StoredRows(stores, url), place)
     except (NotFoundError, ManifestError):  # replaced or removed by another process since it was found
         return None
     return stored if stored.keys == source.keys else None

@@ -10,12 +10,16 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from crc32c import crc32c
 
 from stoker.errors import StorageError
 from stoker.formats.remote_file import RemoteFile
 
 VERSION = 1
 _KEY = b"stoker.manifest"
+_CRC_KEY = b"stoker.crc32c"
+"""Beside the checksums of pages: Parquet has none for its metadata. Files of before have neither."""
+
 _READ_BYTES = 8 << 20
 
 Kind = Literal["tar", "files", "parquet"]
@@ -27,16 +31,24 @@ class ManifestError(Exception):
 
 def describe(kind: Kind, content: Mapping[str, Any]) -> dict[bytes, bytes]:
     """The metadata of a manifest."""
-    return {_KEY: json.dumps({"version": VERSION, "kind": kind, **content}).encode()}
+    raw = json.dumps({"version": VERSION, "kind": kind, **content}).encode()
+    return {_KEY: raw, _CRC_KEY: _crc(raw)}
 
 
 def read_described(url: str, file: pq.ParquetFile, kind: Kind) -> dict[str, Any]:
-    """What :func:`describe` wrote. Raises ManifestError if it is not there."""
-    raw = (file.metadata.metadata or {}).get(_KEY)
+    """What :func:`describe` wrote. Raises ManifestError if it is not there, or damaged."""
+    metadata = file.metadata.metadata or {}
+    raw = metadata.get(_KEY)
+    if raw and metadata.get(_CRC_KEY, crc := _crc(raw)) != crc:
+        raise ManifestError(f"{url}: the metadata's checksum is {crc.decode()}, and {metadata[_CRC_KEY]!r} is written")
     content: dict[str, Any] = json.loads(raw) if raw else {}
     if content.get("version") != VERSION or content.get("kind") != kind:
         raise ManifestError(f"{url}: no {kind} manifest of version {VERSION}")
     return content
+
+
+def _crc(raw: bytes) -> bytes:
+    return f"{crc32c(raw):08x}".encode()
 
 
 def open_parquet(file: RemoteFile | pa.NativeFile) -> pq.ParquetFile:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.convert.example import parse, values
@@ -117,12 +117,50 @@ def test_an_example_is_read_as_protobuf_wrote_it(features: dict[str, list[bytes]
     assert list(found) == sorted(found)
 
 
-@given(st.binary(max_size=60))
+def varint(number: int) -> bytes:
+    head = b""
+    while number > 0x7F:
+        head += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return head + bytes([number])
+
+
+def delimited(content: bytes) -> bytes:
+    return varint(len(content)) + content
+
+
+def messages(depth: int) -> st.SearchStrategy[bytes]:
+    """Bytes that are a message for protobuf, with fields of any kind, ``depth`` layers of them."""
+    inside = st.binary(max_size=9)
+    if depth:
+        inside = st.one_of(messages(depth - 1), messages(depth - 1), inside)
+    kinds = st.one_of(
+        st.tuples(st.just(2), inside.map(delimited)),
+        st.tuples(st.just(0), st.integers(0, 2**70 - 1).map(varint)),
+        st.tuples(st.sampled_from([1, 5]), st.binary(min_size=8, max_size=8)),
+    )
+    fields = st.builds(lambda number, kind: varint(number << 3 | kind[0]) + kind[1], st.integers(1, 4), kinds)
+    return st.lists(fields, min_size=1, max_size=3).map(b"".join)
+
+
+def in_example(entry: bytes) -> bytes:
+    return b"\x0a" + delimited(b"\x0a" + delimited(entry))
+
+
+@settings(max_examples=1000)
+@given(st.one_of(messages(2).map(in_example), messages(2), st.binary(max_size=60)))
 def test_any_bytes_are_an_example_or_a_bad_sample(body: bytes) -> None:
     try:
         values(parse(memoryview(body)))
     except SampleError:
         return
+
+
+def test_an_example_that_is_cut_anywhere_is_a_bad_sample() -> None:
+    body = foreign_data.example(numbers=[1, 300], floats=[0.5], names=[b"a", b"b"])
+    for stop in range(1, len(body)):
+        with pytest.raises(SampleError, match=r"are left|breaks off"):
+            parse(memoryview(body[:stop]))
 
 
 def test_unpacked_numbers_and_entries_that_come_twice() -> None:
@@ -133,6 +171,15 @@ def test_unpacked_numbers_and_entries_that_come_twice() -> None:
     (numbers,) = parse(memoryview(message)).values()
     assert list(numbers) == [5, 6]
     assert list(parse(memoryview(message + message))) == ["n"]
+
+
+def test_numbers_that_are_no_whole_floats_or_longer_than_64_bits() -> None:
+    floats = b"\x12" + delimited(b"\x0a" + delimited(bytes(5)))
+    with pytest.raises(SampleError, match="5 bytes of floats"):
+        parse(memoryview(in_example(b"\x12" + delimited(floats))))
+    integers = b"\x1a" + delimited(b"\x08" + varint(2**70 - 1))
+    (numbers,) = parse(memoryview(in_example(b"\x12" + delimited(integers)))).values()
+    assert list(numbers) == [-1]
 
 
 def test_a_sequence_example_is_named() -> None:

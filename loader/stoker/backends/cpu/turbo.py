@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -113,6 +114,7 @@ class _Decoder:
         self._create, self._destroy = create, destroy
         self._memory = np.empty(0, np.uint8)
         self._address = 0
+        self._pid = os.getpid()
         self.handle: int | None = None
         self.renew()
 
@@ -138,8 +140,9 @@ class _Decoder:
         if handle:
             self._destroy(handle)
 
-    def __del__(self) -> None:
-        self._free()
+    def __del__(self, _getpid: Callable[[], int] = os.getpid) -> None:  # the module's names may be gone by now
+        if _getpid() == self._pid:  # a fork drops those of its parent's threads, perhaps in the middle of their work
+            self._free()
 
 
 @functools.cache

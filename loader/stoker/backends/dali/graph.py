@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import os
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,6 +52,7 @@ class Graph:
     def __init__(self, form: Form, max_rows: int, num_threads: int, device_index: int | None) -> None:
         """Raises RuntimeError if DALI cannot build it."""
         self.form = form
+        self._pid = os.getpid()
         self._inputs: list[tuple[str, type[np.generic]]] = []
         self._pipeline = library("pipeline").Pipeline(
             batch_size=max_rows,
@@ -59,9 +63,14 @@ class Graph:
             exec_pipelined=False,
             enable_memory_stats=True,
         )
+        _pipelines.add(self._pipeline)
         with self._pipeline:
             self._pipeline.set_outputs(self._nodes())
         self._pipeline.build()
+
+    def __del__(self, _getpid: Callable[[], int] = os.getpid) -> None:  # the module's names may be gone by now
+        if _getpid() != self._pid and hasattr(self, "_pipeline"):
+            _keep_for_ever(self._pipeline)
 
     def run(self, items: Sequence[Item]) -> Any:
         """Make the pictures; a TensorListCPU or TensorListGPU, complete, and valid until the next run.
@@ -121,3 +130,20 @@ class Graph:
         self._inputs.append((name, argument.dtype))
         kind = types.to_dali_type(np.dtype(argument.dtype).name)
         return fn.external_source(name=name, dtype=kind, ndim=argument.ndim, layout=layout)
+
+
+_pipelines: weakref.WeakSet[Any] = weakref.WeakSet()
+"""All that are not ended yet, those among them that nothing but the garbage collector knows of any more."""
+
+
+def _keep_for_ever(pipeline: Any) -> None:
+    """Never let it end: in a fork that would wait for threads which the fork left behind."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(pipeline))
+
+
+def _leave_to_parent() -> None:
+    for pipeline in list(_pipelines):
+        _keep_for_ever(pipeline)
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

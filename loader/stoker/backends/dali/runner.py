@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import logging
 import os
@@ -233,8 +232,6 @@ class Runner:
     def _graphs_of_thread(self) -> OrderedDict[Form, Graph]:
         mine: tuple[int, OrderedDict[Form, Graph]] | None = getattr(self._mine, "graphs", None)
         if mine is None or mine[0] != os.getpid():
-            if mine is not None:  # to end it would wait for threads that the fork left behind
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(mine))
             mine = self._mine.graphs = (os.getpid(), OrderedDict())
         return mine[1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -149,16 +150,33 @@ def test_threads_that_miss_the_same_ranges_load_them_once(opened: Open) -> None:
     assert set(gate.origin.loads.values()) == {1}
 
 
+@pytest.fixture
+def interleaved() -> Iterator[None]:
+    """Threads change over as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("interleaved")
 def test_sets_that_overlap_do_not_wait_in_a_circle(opened: Open) -> None:
-    caches = [opened(), opened()]
+    caches = [opened(wait_s=2 * DEADLINE_S) for _ in range(2)]  # who waits in a circle comes too late
+    many = ranges([1000] * 40)
+    orders = [many, many[::-1], many[20:] + many[:20], many[::2] + many[1::2]]
     origin = Origin()
-    orders = [WANTED, WANTED[::-1], WANTED[4:] + WANTED[:4], WANTED[::2] + WANTED[1::2]]
+    start = threading.Barrier(8, timeout=DEADLINE_S)
+
+    def read_at_once(cache: ChunkCache, wanted: Sequence[ObjectRange]) -> None:
+        start.wait()
+        read(cache, wanted, origin)
+
     with ThreadPoolExecutor(8) as pool:
         for _ in range(5):
-            for each in WANTED:
+            for each in many:
                 caches[0].drop(each)
                 caches[1].drop(each)
-            reads = [pool.submit(read, caches[i % 2], orders[i % 4], origin) for i in range(8)]
+            reads = [pool.submit(read_at_once, caches[i % 2], orders[i // 2]) for i in range(8)]
             for one in reads:
                 one.result(DEADLINE_S)
 
