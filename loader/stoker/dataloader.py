@@ -390,6 +390,8 @@ def _index(backend: Backend) -> str:
 def _device_program(pipeline: Pipeline, place: str | None, device_ops: Sequence[Op]) -> DeviceProgram:
     if device_ops and place is None:
         raise SpecError('device_ops are carried out on a device; give device="cuda", or "cpu", as well')
+    if not isinstance(device_ops, Sequence):
+        raise SpecError(f"device_ops is {device_ops!r}; expected a tuple or list of ops")
     return DeviceProgram(steps_of(device_ops, pipeline.ops))
 
 
@@ -407,7 +409,10 @@ def _refuse_local(**given: object) -> None:
     """With a service, the workers have settings of their own."""
     for name, value in given.items():
         if value is not None:
-            raise SpecError(f"{name}={value} is for this process; with service= the workers have their own, set there")
+            hint = " (stoker up --backend, stoker worker --backend)" if name == "backend" else ""
+            raise SpecError(
+                f"{name}={value} is for this process; with service= the workers have their own, set there{hint}"
+            )
 
 
 def _check_pipeline(pipeline: object) -> None:
@@ -432,6 +437,8 @@ def _checked_output(output: Output | None, *, pin_memory: bool, device: Any) -> 
         raise SpecError(f"output is {output!r}; expected one of {', '.join(get_args(Output))}")
     if output == "jax" and not importlib.util.find_spec("jax"):
         raise MissingDependencyError('output="jax" needs JAX: pip install jax')
+    if device is not None and not importlib.util.find_spec("torch"):
+        raise MissingDependencyError(f"device={device!r} needs PyTorch: pip install 'stoker[torch]'")
     if output != "torch" and (pin_memory or device is not None):
         raise SpecError(f'pin_memory and device go with output="torch", not with {output!r}')
     return output

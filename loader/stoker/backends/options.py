@@ -55,9 +55,12 @@ class Backend:
                 raise SpecError(f"placement is {place!r}; expected one of {', '.join(get_args(Place))}")
             if place in ("mixed", "gpu") and not self.is_gpu:
                 raise SpecError(f'placement {place!r} needs a GPU: give device="cuda:0"')
+        if self.name == "cpu" and self.is_gpu:
+            raise SpecError(f'the back-end "cpu" uses no GPU, and device is {self.device!r}; take "dali", or no device')
         for name, least in (("rows", 0), ("max_device_pixels", 0), ("device_bytes", 1)):
-            if getattr(self, name) < least:
-                raise SpecError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise SpecError(f"{name} is {value!r}; expected a whole number, at least {least}")
 
     @property
     def is_gpu(self) -> bool:

@@ -22,7 +22,17 @@ Factory = Callable[[Any], Kernel]
 
 _PIXELS_VERSION = 1
 """To be raised when a kernel's output changes for the same packages: samples kept decoded are then forgotten."""
-_MAKES_PIXELS = ("numpy", "opencv-python", "opencv-python-headless", "pillow", "simplejpeg", "torch")
+_MAKES_PIXELS = (
+    "av",
+    "numpy",
+    "opencv-python",
+    "opencv-python-headless",
+    "pillow",
+    "simplejpeg",
+    "soundfile",
+    "soxr",
+    "torch",
+)
 _factories: dict[tuple[str, type[Op]], Factory] = {}
 
 

@@ -53,8 +53,9 @@ def random_horizontal_flip(op: RandomHorizontalFlip) -> Kernel:
     """Mirror later, when the pixels are made."""
 
     def kernel(sample: Sample, uniforms: NDArray[np.float64]) -> None:
+        image = picture(sample, op.field)
         if op.flips(uniforms.tolist()):
-            sample.fields[op.field] = picture(sample, op.field).flip(horizontal=True)
+            sample.fields[op.field] = image.flip(horizontal=True)
 
     return kernel
 
@@ -64,8 +65,9 @@ def random_vertical_flip(op: RandomVerticalFlip) -> Kernel:
     """Mirror later, when the pixels are made."""
 
     def kernel(sample: Sample, uniforms: NDArray[np.float64]) -> None:
+        image = picture(sample, op.field)
         if op.flips(uniforms.tolist()):
-            sample.fields[op.field] = picture(sample, op.field).flip(vertical=True)
+            sample.fields[op.field] = image.flip(vertical=True)
 
     return kernel
 

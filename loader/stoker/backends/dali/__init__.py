@@ -23,7 +23,7 @@ def compile_steps(ops: Sequence[Op], prefix_length: int, backend: Backend) -> Pr
     """
     if not has_dali():
         raise MissingDependencyError(
-            'backend="dali" needs NVIDIA DALI: pip install "stoker[dali]", or nvidia-dali-cuda130 for CUDA 13'
+            'backend="dali" needs NVIDIA DALI: pip install "stoker[dali]", or "stoker[dali-cuda13]" for CUDA 13'
         )
     runner = Runner(backend)
     kernels, stops, on_device = [], [], set[str]()
