@@ -55,8 +55,11 @@ class Backend:
                 raise SpecError(f"placement is {place!r}; expected one of {', '.join(get_args(Place))}")
             if place in ("mixed", "gpu") and not self.is_gpu:
                 raise SpecError(f'placement {place!r} needs a GPU: give device="cuda:0"')
+        self._check_amounts()
         if self.name == "cpu" and self.is_gpu:
             raise SpecError(f'the back-end "cpu" uses no GPU, and device is {self.device!r}; take "dali", or no device')
+
+    def _check_amounts(self) -> None:
         for name, least in (("rows", 0), ("max_device_pixels", 0), ("device_bytes", 1)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
