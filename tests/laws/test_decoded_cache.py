@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -24,13 +20,13 @@ from stoker.backends.cpu import decode
 from stoker.engine.prepared_place import SUFFIX
 from stoker.errors import SampleError
 from stoker.testing import assert_equal_batches, assert_exactly_once, assert_resumable
+from support.decoded_cache import CROP, DECODE, NUM_SAMPLES, RESIZE, ROWS, epochs, flush, pipeline
 from support.loading import load
 from support.pictures import jpeg, jpeg_with_orientation, odd
 from support.servers import Bucket
 from support.shards import make_broken_shard, make_shards, tar_bytes, write_tar
 
-ROWS = (7, 11, 2, 30, 1, 9)
-NUM_SAMPLES = sum(ROWS)
+NORMALIZE = ops.Normalize("image", mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2))
 slow_to_draw = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -44,32 +40,6 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def place(tmp_path: Path) -> str:
     return str(tmp_path / "place")
-
-
-DECODE = (ops.DecodeImage("jpg", to="image"),)
-RESIZE = (*DECODE, ops.Resize("image", 40), ops.Label("cls"))
-NORMALIZE = ops.Normalize("image", mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2))
-CROP = (ops.RandomResizedCrop("image", 24), ops.RandomHorizontalFlip("image"))
-
-
-def pipeline(shards: str, *steps: Any, **settings: Any) -> stoker.Pipeline:
-    source = stoker.tar(shards, chunk_bytes=8192)
-    return stoker.Pipeline(source, steps, **{"batch_size": 4, "shuffle": True, "window": 3, **settings})
-
-
-def epochs(under_test: stoker.Pipeline, count: int = 3, **options: Any) -> list[dict[str, Any]]:
-    """The batches of some epochs; what was complete is written before the loader closes."""
-    with load(under_test, **options) as loader:
-        found = [batch for _ in range(count) for batch in loader]
-        flush(loader)
-        return found
-
-
-def flush(loader: stoker.DataLoader) -> None:
-    """Wait for what is written in the background: stands for the time that a training step takes."""
-    prepared = getattr(loader._supply, "_prepared", None)
-    if prepared is not None:
-        prepared.flush(30.0)
 
 
 @pytest.fixture
@@ -308,61 +278,6 @@ def test_functions_behind_it_may_change_what_they_get(shards: str, place: str) -
         assert_equal_batches(epochs(cached), expected)
 
 
-def damage(path: Path, how: str) -> None:
-    body = bytearray(path.read_bytes())
-    if how == "flipped":
-        body[len(body) * 3 // 4] ^= 0x40
-    elif how == "cut":
-        del body[len(body) // 2 :]
-    elif how == "zeros":
-        body[:] = bytes(len(body))
-    path.write_bytes(bytes(body))
-
-
-@pytest.mark.parametrize("how", ["flipped", "cut", "zeros"])
-def test_damaged_entries_are_left_out_and_made_again(shards: str, place: str, how: str) -> None:
-    cached = pipeline(shards, *RESIZE, ops.Cache(place), *CROP)
-    expected = epochs(cached)
-    for path in Path(place).rglob(f"*{SUFFIX}"):
-        damage(path, how)
-    with load(cached) as loader:
-        found = list(loader)
-        flush(loader)
-        found += [batch for _ in range(2) for batch in loader]
-        assert loader.stats()["decoded_cache"]["errors"] > 0
-        flush(loader)
-    assert_equal_batches(found, expected)
-    with load(cached) as loader:
-        assert_equal_batches([batch for _ in range(3) for batch in loader], expected)
-        assert loader.stats()["decoded_cache"]["errors"] == 0
-
-
-def test_entries_that_vanish_while_they_are_used_cost_a_decode(shards: str, place: str) -> None:
-    cached = pipeline(shards, *RESIZE, ops.Cache(place), *CROP, window=64, lanes=1)
-    expected = epochs(cached, 1)
-    with load(cached, num_threads=1) as loader:
-        batches = iter(loader)
-        found = [next(batches)]
-        for path in Path(place).rglob(f"*{SUFFIX}"):
-            path.unlink()
-        found += batches
-    assert_equal_batches(found, expected)
-
-
-def test_a_place_that_breaks_is_asked_no_more(shards: str, place: str) -> None:
-    expected = epochs(pipeline(shards, *RESIZE, *CROP))
-    cached = pipeline(shards, *RESIZE, ops.Cache(place), *CROP)
-    epochs(cached, 1)
-    with load(cached) as loader:
-        (folder,) = (path for path in (Path(place) / "decoded").iterdir() if path.is_dir())
-        shutil.rmtree(folder)
-        folder.write_text("in the way")
-        assert_equal_batches([batch for _ in range(3) for batch in loader], expected)
-        stats = loader.stats()["decoded_cache"]
-    assert "decoded cache off" in stats["decision"]
-    assert stats["errors"] >= 3
-
-
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_a_budget_is_kept_and_changes_no_batch(shards: str, place: str, share: float) -> None:
     plain = epochs(pipeline(shards, *RESIZE, *CROP))
@@ -375,18 +290,6 @@ def test_a_budget_is_kept_and_changes_no_batch(shards: str, place: str, share: f
     assert sum(path.stat().st_size for path in Path(place).rglob(f"*{SUFFIX}")) <= share * whole
     assert stats["declined"] > 0
     assert (stats["entries_written"] > 0) == (share > 0)
-
-
-def test_a_place_that_cannot_be_used_is_only_slower(
-    shards: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("in the way")
-    cached = pipeline(shards, *RESIZE, ops.Cache(str(blocked)), *CROP)
-    assert_equal_batches(epochs(cached), epochs(pipeline(shards, *RESIZE, *CROP)))
-    assert "decoded cache off" in caplog.text
-    with load(cached) as loader:
-        assert "off" in loader.stats()["decoded_cache"]["decision"]
 
 
 def test_other_ops_and_other_versions_are_other_entries(shards: str, place: str) -> None:
@@ -482,50 +385,3 @@ def test_auto_takes_the_loaders_cache_folder(shards: str, tmp_path: Path) -> Non
     with load(pipeline(shards, *RESIZE, ops.Cache(), *CROP), cache=str(tmp_path / "nvme")) as loader:
         list(loader)
     assert (tmp_path / "nvme" / "decoded").is_dir()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_fork_has_a_cache_of_its_own(shards: str, place: str) -> None:
-    expected = epochs(pipeline(shards, *RESIZE, *CROP), 2)
-    with load(pipeline(shards, *RESIZE, ops.Cache(place), *CROP)) as loader:
-        first = list(loader)
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                assert_equal_batches([*first, *loader], expected)
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitpid(pid, 0)[1] == 0
-        assert_equal_batches([*first, *loader], expected)
-
-
-KILLED = """
-import os, signal, sys
-import stoker
-from stoker import ops
-
-steps = [ops.DecodeImage("jpg", to="image"), ops.Resize("image", 40), ops.Label("cls"), ops.Cache(sys.argv[2])]
-steps += [ops.RandomResizedCrop("image", 24), ops.RandomHorizontalFlip("image")]
-source = stoker.tar(sys.argv[1], chunk_bytes=8192)
-pipeline = stoker.Pipeline(source, steps, batch_size=4, shuffle=True, window=3)
-left = int(sys.argv[3])
-loader = stoker.DataLoader(pipeline, rank=0, world_size=1, output="numpy")
-for _ in range(3):
-    for batch in loader:
-        left -= 1
-        if not left:
-            os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.parametrize("num_batches", [1, 9, 20])
-def test_a_kill_at_any_time_leaves_whole_entries(shards: str, place: str, num_batches: int) -> None:
-    command = [sys.executable, "-c", KILLED, shards, place, str(num_batches)]
-    assert subprocess.run(command, check=False, timeout=120).returncode == -signal.SIGKILL
-    cached = pipeline(shards, *RESIZE, ops.Cache(place), *CROP)
-    with load(cached) as loader:
-        assert_equal_batches([batch for _ in range(3) for batch in loader], epochs(pipeline(shards, *RESIZE, *CROP)))
-        assert loader.stats()["decoded_cache"]["errors"] == 0

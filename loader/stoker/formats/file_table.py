@@ -94,7 +94,7 @@ def load(stores: Stores, url: str) -> FileTable:
     """Read a listing back. Raises ManifestError if it is none, StorageError if it cannot be read."""
     size_bytes = stores.of(url).head(url).size_bytes
     with broken_is_manifest_error(url), open_parquet(RemoteFile(stores, url, size_bytes)) as file:
-        content = read_described(url, file, "files")
+        content = read_described(url, file, "files", SCHEMA)
         rows = file.read(use_threads=False)
         folder = content["folder"] or url.rpartition("/")[0] + "/"
         return FileTable(url, folder, *_columns(rows), tuple(content["classes"]), content["stamp"], content["digest"])

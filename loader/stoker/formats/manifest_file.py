@@ -139,7 +139,7 @@ def _described(manifest_url: str, keys: KeyRule, shards: Sequence[Shard]) -> dic
 
 
 def _parse_described(url: str, file: pq.ParquetFile) -> tuple[KeyRule, tuple[Shard, ...]]:
-    described = read_described(url, file, "tar")
+    described = read_described(url, file, "tar", _FILE_SCHEMA)
     folder = url.rpartition("/")[0] + "/"
     names = [field.name for field in fields(Shard)]
     shards = []

@@ -35,8 +35,8 @@ def describe(kind: Kind, content: Mapping[str, Any]) -> dict[bytes, bytes]:
     return {_KEY: raw, _CRC_KEY: _crc(raw)}
 
 
-def read_described(url: str, file: pq.ParquetFile, kind: Kind) -> dict[str, Any]:
-    """What :func:`describe` wrote. Raises ManifestError if it is not there, or damaged."""
+def read_described(url: str, file: pq.ParquetFile, kind: Kind, schema: pa.Schema) -> dict[str, Any]:
+    """What :func:`describe` wrote. Raises ManifestError if it is not there or damaged, or if the columns are others."""
     metadata = file.metadata.metadata or {}
     raw = metadata.get(_KEY)
     if raw and metadata.get(_CRC_KEY, crc := _crc(raw)) != crc:
@@ -44,6 +44,8 @@ def read_described(url: str, file: pq.ParquetFile, kind: Kind) -> dict[str, Any]
     content: dict[str, Any] = json.loads(raw) if raw else {}
     if content.get("version") != VERSION or content.get("kind") != kind:
         raise ManifestError(f"{url}: no {kind} manifest of version {VERSION}")
+    if not file.schema_arrow.equals(schema):
+        raise ManifestError(f"{url}: expected the columns {schema}, found {file.schema_arrow}")
     return content
 
 

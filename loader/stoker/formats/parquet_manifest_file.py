@@ -63,7 +63,7 @@ def load(stores: Stores, url: str) -> ParquetManifest:
     size_bytes = stores.of(url).head(url).size_bytes
     # Whole and at once, so that another process may replace it meanwhile.
     with broken_is_manifest_error(url), open_parquet(pa.BufferReader(stores.read(url, 0, size_bytes))) as file:
-        layouts = tuple(_layout(entry) for entry in read_described(url, file, "parquet")["layouts"])
+        layouts = tuple(_layout(entry) for entry in read_described(url, file, "parquet", _SCHEMA)["layouts"])
         columns = _columns(file.read(use_threads=False))
         folder = url.rpartition("/")[0] + "/"
         columns["url"] = [place if "://" in place else folder + place for place in columns["url"]]

@@ -192,7 +192,7 @@ def test_2000_kept_batches_hold_no_descriptors(worker: ProcessCrew) -> None:
     gc.collect()  # what other tests left would otherwise be let go of meanwhile
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # the list of names
     kept += [_value(_one_batch(worker, [key])) for key in range(1, 2000)]
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208  # fewer: threads that other tests left may end
     assert all(value[0, 0] == key for key, value in enumerate(kept))
 
 
