@@ -31,14 +31,10 @@ def read_backend(name: str, device: str, placement: str, device_bytes: int) -> B
 def check(backend: Backend) -> None:
     """See that a back-end can work here, before anybody relies on it. Opens no GPU.
 
-    Raises SpecError for a GPU that is not here, or not used, MissingDependencyError for a package.
+    Raises SpecError for a GPU that is not here, MissingDependencyError for a package.
     """
     if backend.is_gpu and backend.name == "auto":
         backend = replace(backend, name="dali")  # it is not left out without a word for want of DALI
-    if backend.is_gpu and backend.name == "cpu":
-        raise SpecError(
-            f"device={backend.device!r}: the back-end 'cpu' uses no GPU; take 'dali' or 'auto', or device 'cpu'"
-        )
     compile_ops((), backend)
     if backend.is_gpu:
         _check_device(backend)

@@ -57,7 +57,9 @@ class Backend:
                 raise SpecError(f'placement {place!r} needs a GPU: give device="cuda:0"')
         self._check_amounts()
         if self.name == "cpu" and self.is_gpu:
-            raise SpecError(f'the back-end "cpu" uses no GPU, and device is {self.device!r}; take "dali", or no device')
+            raise SpecError(
+                f"device={self.device!r}: the back-end 'cpu' uses no GPU; take 'dali' or 'auto', or device 'cpu'"
+            )
 
     def _check_amounts(self) -> None:
         for name, least in (("rows", 0), ("max_device_pixels", 0), ("device_bytes", 1)):

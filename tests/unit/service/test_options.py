@@ -62,7 +62,11 @@ HERE = "stoker://127.0.0.1:4300"
         (WorkerOptions, {"dispatcher": HERE, "placement": "mixed"}, r"placement 'mixed' needs a GPU"),
         (WorkerOptions, {"dispatcher": HERE, "placement": "Resise=cpu"}, r"no op is named 'Resise'"),
         (WorkerOptions, {"dispatcher": HERE, "placement": "Resize=cpu,mixed"}, r"no op is named 'mixed'"),
-        (WorkerOptions, {"dispatcher": HERE, "device_bytes": 0}, r"device_bytes is 0; it must be at least 1"),
+        (
+            WorkerOptions,
+            {"dispatcher": HERE, "device_bytes": 0},
+            r"device_bytes is 0; expected a whole number, at least 1",
+        ),
         (UpOptions, {"engine": "ray", "device": "cuda:1"}, r"device='cuda:1': Ray chooses each worker's GPU"),
         (UpOptions, {"num_workers": 0}, r"num_workers=0: expected 1 or more"),
         (UpOptions, {"engine": "Ray"}, r"engine='Ray': .* did you mean 'ray'\?"),
