@@ -166,8 +166,7 @@ class DataLoader(metaclass=_OneName):
         self._num_bad = self._num_filtered = 0
         self._quarantine = Quarantine(Path(quarantine) if quarantine else None)
         self._position = self._deal.start(0)
-        self._begun = False
-        self._chosen = False
+        self._begun = self._chosen = False
         self._iteration = 0
         self._epoch_bad = 0
         self._warn_of_no_batch()

@@ -292,5 +292,7 @@ def _is_out_of_memory(error: RuntimeError) -> bool:
 
 def _raise_if_lost(error: RuntimeError) -> None:
     """Raise DeviceLostError if no later run can succeed."""
+    if isinstance(error, DeviceLostError):
+        raise error
     if any(words in str(error) for words in _LOST):
         raise DeviceLostError(f"the GPU's context is broken, this process cannot use it any more: {error}") from error

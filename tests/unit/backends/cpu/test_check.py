@@ -48,4 +48,6 @@ def test_the_verdict_is_that_of_decoding_all(options: dict[str, Any]) -> None:
 
 
 def test_without_strict_nothing_is_looked_for() -> None:
+    with pytest.raises(SampleError):
+        source(pictures.damaged_scan()).check()
     source(pictures.damaged_scan(), strict=False).check()

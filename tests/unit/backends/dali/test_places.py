@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stoker import Backend, ops
+from stoker.backends.dali.graph import Form
 from stoker.backends.dali.picture import DaliPicture
 from stoker.backends.dali.runner import Runner
 from stoker.backends.registry import compile_ops
@@ -97,3 +98,5 @@ def test_a_fork_is_told_that_it_has_no_gpu() -> None:
     form = picture.runner._form(picture, "pixels", entry_on_gpu=False)
     with pytest.raises(DeviceLostError, match="forked"):
         runner._run(form, [])
+    with pytest.raises(DeviceLostError, match="forked"):
+        list(runner._made(Form("file", "uint8", (), entry_on_gpu=True), []))
